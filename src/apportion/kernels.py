@@ -1,0 +1,294 @@
+"""Kernel blocks K[rows, cols] of a fixed set of examples, computed where they are needed and never all at once.
+
+Three sources share one interface: `n`, `diagonal()`, `block(rows, cols)`, `take(index)` (the same kernel on some of the examples):
+
+    Points       dense data; rbf, linear, poly and sigmoid are one matrix product and one elementwise function, laplacian a loop
+    Pairwise     sparse data and callables, through scikit-learn's pairwise_kernels
+    Precomputed  the user's own kernel matrix
+
+`Remembered` adds a cache of rows, bounded in bytes, to a source whose blocks are dear.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.metrics.pairwise import pairwise_kernels
+
+from ._jit import jit
+
+Block = NDArray[Any]
+Index = Any  # integer array or slice
+
+KERNELS = ("rbf", "laplacian", "linear", "poly", "sigmoid", "precomputed")
+
+
+class Kernel(Protocol):
+    """What the solvers ask of a kernel."""
+
+    n: int
+
+    def diagonal(self) -> NDArray[np.float64]: ...
+
+    def block(self, rows: Index, cols: Index) -> Block: ...
+
+    def take(self, index: NDArray[np.intp]) -> Kernel: ...
+
+
+@jit
+def _laplacian(left, right_t, out):  # type: ignore[no-untyped-def]
+    """out[i, c] = exp(-sum_t |left[i, t] - right_t[t, c]|); four rows at a time share each load of a column."""
+    rows, d = left.shape
+    cols = right_t.shape[1]
+    for i in range(0, rows - 3, 4):
+        o0, o1, o2, o3 = out[i], out[i + 1], out[i + 2], out[i + 3]
+        for c in range(cols):
+            o0[c] = o1[c] = o2[c] = o3[c] = 0.0
+        for t in range(d):
+            v = right_t[t]
+            x0, x1, x2, x3 = left[i, t], left[i + 1, t], left[i + 2, t], left[i + 3, t]
+            for c in range(cols):
+                o0[c] -= abs(x0 - v[c])
+                o1[c] -= abs(x1 - v[c])
+                o2[c] -= abs(x2 - v[c])
+                o3[c] -= abs(x3 - v[c])
+    for i in range(rows - rows % 4, rows):
+        o0 = out[i]
+        for c in range(cols):
+            o0[c] = 0.0
+        for t in range(d):
+            v = right_t[t]
+            x0 = left[i, t]
+            for c in range(cols):
+                o0[c] -= abs(x0 - v[c])
+
+
+def _product(left: Block, right: Block) -> Block:
+    return left @ right.T
+
+
+def _exp_of_product(left: Block, right: Block) -> Block:
+    out = left @ right.T
+    return np.exp(out, out=out)
+
+
+def _exp_of_distance(left: Block, right: Block) -> Block:
+    out = np.empty((len(left), len(right)), left.dtype)
+    _laplacian(left, np.ascontiguousarray(right.T), out)
+    return np.exp(out, out=out)
+
+
+@dataclass
+class Powers:
+    """(left . right + coef0) ** degree"""
+
+    coef0: float
+    degree: float
+
+    def __call__(self, left: Block, right: Block) -> Block:
+        out = left @ right.T
+        out += left.dtype.type(self.coef0)
+        return np.power(out, left.dtype.type(self.degree), out=out)
+
+
+@dataclass
+class Sigmoid:
+    """tanh(left . right + coef0)"""
+
+    coef0: float
+
+    def __call__(self, left: Block, right: Block) -> Block:
+        out = left @ right.T
+        out += left.dtype.type(self.coef0)
+        return np.tanh(out, out=out)
+
+
+@dataclass
+class Points:
+    """Dense examples; K[i, j] = evaluate(left[i], right[j])."""
+
+    left: Block  # (n, d')
+    right: Block  # (n, d')
+    evaluate: Callable[[Block, Block], Block]
+    n: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.n = len(self.left)
+
+    def diagonal(self) -> NDArray[np.float64]:
+        out = np.empty(self.n)
+        for i in range(0, self.n, 64):
+            out[i : i + 64] = np.diagonal(self.evaluate(self.left[i : i + 64], self.right[i : i + 64]))
+        return out
+
+    def block(self, rows: Index, cols: Index) -> Block:
+        return self.evaluate(self.left[rows], self.right[cols])
+
+    def take(self, index: NDArray[np.intp]) -> Points:
+        return Points(self.left[index], self.right[index], self.evaluate)
+
+
+@dataclass
+class Pairwise:
+    """Any kernel scikit-learn can compute, on any data it takes."""
+
+    X: Any
+    metric: Any
+    params: dict[str, Any]
+    dtype: Any = np.float64
+    n: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.n = self.X.shape[0]
+
+    def diagonal(self) -> NDArray[np.float64]:
+        return np.array([self.block(slice(i, i + 1), slice(i, i + 1))[0, 0] for i in range(self.n)], dtype=float)
+
+    def block(self, rows: Index, cols: Index) -> Block:
+        left, right = self.X[rows], self.X[cols]
+        if callable(self.metric):
+            out = np.asarray(self.metric(left, right, **self.params))
+            if out.shape != (left.shape[0], right.shape[0]):
+                raise ValueError(
+                    f"the callable kernel gave shape {out.shape} for {left.shape[0]} and {right.shape[0]} rows; it must take "
+                    "two matrices and return the matrix of their kernel values."
+                )
+        else:
+            out = pairwise_kernels(left, right, metric=self.metric, filter_params=True, **self.params)
+        return np.asarray(out, dtype=self.dtype)
+
+    def take(self, index: NDArray[np.intp]) -> Pairwise:
+        return Pairwise(self.X[index], self.metric, self.params, self.dtype)
+
+
+@dataclass
+class Precomputed:
+    """A kernel matrix seen through an index, so that taking examples copies nothing."""
+
+    K: Block  # (N, N)
+    index: NDArray[np.intp]  # (n,)
+    dtype: Any = np.float64
+    n: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.n = len(self.index)
+
+    def diagonal(self) -> NDArray[np.float64]:
+        return self.K[self.index, self.index].astype(float)
+
+    def block(self, rows: Index, cols: Index) -> Block:
+        return self.K[np.ix_(self.index[rows], self.index[cols])].astype(self.dtype, copy=False)
+
+    def take(self, index: NDArray[np.intp]) -> Precomputed:
+        return Precomputed(self.K, self.index[index], self.dtype)
+
+
+class Remembered:
+    """Whole kernel rows kept in at most `megabytes` of memory; when it is full the oldest rows make room.
+
+    Rows are only stored by `remember` (called from one thread), so that blocks may be read from many threads meanwhile.
+    """
+
+    def __init__(self, source: Kernel, megabytes: float) -> None:
+        self.source, self.megabytes, self.n = source, megabytes, source.n
+        self._slot = np.full(self.n, -1)  # example -> where its row is kept
+        probe = source.block(slice(0, 1), slice(0, 1))
+        self.capacity = int(min(self.n, megabytes * 2**20 // (max(self.n, 1) * probe.itemsize)))
+        self._rows = np.empty((self.capacity, self.n), probe.dtype)
+        self._owner = np.full(self.capacity, -1)  # slot -> example
+        self._next = 0
+
+    def remember(self, rows: NDArray[np.intp]) -> None:
+        """Compute and keep the rows that are not here yet, as far as there is room for all of `rows`."""
+        missing = rows[self._slot[rows] < 0]
+        if len(rows) > self.capacity or not len(missing):
+            return
+        wanted = np.zeros(self.n, bool)
+        wanted[rows] = True
+        for start in range(0, len(missing), 256):
+            chunk = missing[start : start + 256]
+            values = self.source.block(chunk, slice(0, self.n))
+            for row, value in zip(chunk, values, strict=True):
+                while self._owner[self._next] >= 0 and wanted[self._owner[self._next]]:
+                    self._next = (self._next + 1) % self.capacity
+                if self._owner[self._next] >= 0:
+                    self._slot[self._owner[self._next]] = -1
+                self._owner[self._next], self._slot[row] = row, self._next
+                self._rows[self._next] = value
+                self._next = (self._next + 1) % self.capacity
+
+    def diagonal(self) -> NDArray[np.float64]:
+        return self.source.diagonal()
+
+    def block(self, rows: Index, cols: Index) -> Block:
+        slots = self._slot[rows]
+        if np.any(slots < 0):
+            return self.source.block(rows, cols)
+        if isinstance(cols, slice):
+            return self._rows[slots, cols]
+        return self._rows[np.ix_(slots, cols)]
+
+    def take(self, index: NDArray[np.intp]) -> Remembered:
+        return Remembered(self.source.take(index), self.megabytes)
+
+
+# ---------------------------------------------------------------- from parameters to a source
+
+
+def kernel_function(
+    kernel: str, gamma: float, degree: float, coef0: float, left: Block, right: Block | None = None
+) -> tuple[Block, Block, Callable[[Block, Block], Block]]:
+    """(left', right', evaluate) with K = evaluate(left', right') for dense `left`, `right` of one dtype.
+
+    rbf: exp(-g |x - z|^2) = exp([sqrt(2g) x, -g |x|^2, 1] . [sqrt(2g) z, 1, -g |z|^2]): two columns more make the exponent a product.
+    """
+    right = left if right is None else right
+    real = left.dtype.type
+    if kernel == "linear":
+        return left, right, _product
+    if kernel == "laplacian":
+        return real(gamma) * left, real(gamma) * right, _exp_of_distance
+    if kernel == "poly":
+        return real(gamma) * left, right, Powers(coef0, degree)
+    if kernel == "sigmoid":
+        return real(gamma) * left, right, Sigmoid(coef0)
+
+    def augmented(Z: Block, square_first: bool) -> Block:
+        out = np.empty((len(Z), Z.shape[1] + 2), Z.dtype)
+        np.multiply(Z, real(np.sqrt(2 * gamma)), out=out[:, :-2])
+        square = -gamma * np.einsum("ij,ij->i", Z, Z, dtype=np.float64)
+        out[:, -2] = square if square_first else 1
+        out[:, -1] = 1 if square_first else square
+        return out
+
+    return augmented(left, True), augmented(right, False), _exp_of_product
+
+
+def make_kernel(
+    X: Any,
+    kernel: Any = "rbf",
+    *,
+    gamma: float = 1.0,
+    degree: float = 3,
+    coef0: float = 0.0,
+    dtype: Any = np.float64,
+    cache_size: float = 1000.0,
+) -> Kernel:
+    """The kernel of checked data X (n, d), or of a square matrix X where kernel == "precomputed"."""
+    if kernel == "precomputed":
+        return Precomputed(X, np.arange(X.shape[0]), dtype)
+    if callable(kernel):
+        return Remembered(Pairwise(X, kernel, {}, dtype), cache_size)
+    if sparse.issparse(X):
+        params = {"gamma": gamma, "degree": degree, "coef0": coef0}
+        return Remembered(Pairwise(X, kernel, params, dtype), cache_size)
+    if kernel in ("rbf", "laplacian"):
+        X = X - X.mean(axis=0)  # both depend on differences only; centred data lose fewer digits
+    points = Points(*kernel_function(kernel, gamma, degree, coef0, np.ascontiguousarray(X, dtype=dtype)))
+    dear = kernel == "laplacian" or X.shape[1] > 100
+    return Remembered(points, cache_size) if dear else points
