@@ -62,7 +62,9 @@ class PairVotes:
     def __call__(self, scores: Array) -> Array:
         k = len(self.reach)
         first, second = np.triu_indices(k, 1)
-        lead = (scores / self.reach[first] - 1) / self.ratio[first] + (scores / self.reach[second] + 1) / self.ratio[second]
+        share = 1 / self.ratio
+        slope = share[first] / self.reach[first] + share[second] / self.reach[second]
+        lead = scores * slope + (share[second] - share[first])  # in this form exactly f > 0 for ratio = 1
         votes, margins = np.zeros((len(scores), k)), np.zeros((len(scores), k))
         for pair, (a, b) in enumerate(zip(first, second, strict=True)):
             votes[:, a] += lead[:, pair] > 0
