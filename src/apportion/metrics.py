@@ -77,8 +77,8 @@ def cost_savings(
     """Share of the best constant decision's cost that the predictions save: 1 - cost / cost of that decision.
 
     1 is perfect, 0 no better than always deciding the one class that is cheapest on `y_true`, negative worse
-    than that. Where a constant decision costs nothing (one class only in `y_true`) there is nothing to save; as
-    in `sklearn.metrics.r2_score` the result is then 1 if the predictions cost nothing either, and 0 otherwise.
+    than that. Where a constant decision costs nothing (one class only in `y_true`) there is nothing to save;
+    as in `sklearn.metrics.r2_score` the result is then 1 if the predictions cost nothing either, else 0.
 
     Parameters
     ----------
@@ -284,9 +284,8 @@ def _encode(
 
 
 def _list(name: str, values: ArrayLike) -> list[Any]:
-    array = np.asarray(
-        values, dtype=object if isinstance(values, (list, tuple)) else None
-    )  # [1, "a"] stays so
+    # numpy would turn the list [1, "a"] into strings
+    array = np.asarray(values, dtype=object if isinstance(values, (list, tuple)) else None)
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
     if array.ndim != 1:
