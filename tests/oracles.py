@@ -1,0 +1,360 @@
+"""Slow, obvious twins of the fast code, written from the formulas and never through the code they check.
+
+losses          one function a loss, value and subgradient of one example, by loops
+decisions       votes and argmax by loops
+expected_cost   by a loop
+primal_cvxpy    the optimum of 1/2 |W|^2 + C sum_i loss by an interior point method
+linear_svc_twin the apportioned machine (p = 1, q = 0) by scikit-learn's LinearSVC
+primal_and_dual both objectives at given dual variables, by loops; duality_gap is their difference
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import numpy as np
+
+# ---------------------------------------------------------------- the seven losses: (value, subgradient)
+# f: raw scores of one example, y: its class, cost[y][j]: what it costs to decide j, [u]_+ = max(u, 0).
+
+
+def apportioned(f: Any, y: int, cost: Any, p: float = 1.0, q: float = 0.0) -> tuple[float, list[float]]:
+    """sum_j theta_y^q [theta_y^p - s_yj f_j]_+, s_yj = +1 if j == y else -1"""
+    k, theta_y = len(cost), _theta(cost)[y]
+    value, slope = 0.0, [0.0] * k
+    for j in range(k):
+        sign = 1 if j == y else -1
+        if theta_y**p - sign * f[j] > 0:
+            value += theta_y**q * (theta_y**p - sign * f[j])
+            slope[j] -= theta_y**q * sign
+    return value, slope
+
+
+def one_vs_rest(f: Any, y: int, cost: Any, p: float = 0.0, q: float = 1.0) -> tuple[float, list[float]]:
+    """theta_y^q ([m - f_y]_+ + sum_{j != y} [m + f_j]_+), m = theta_y^p, which is 1 for the usual machine"""
+    k, theta_y = len(cost), _theta(cost)[y]
+    value, slope = 0.0, [0.0] * k
+    if f[y] < theta_y**p:
+        value += theta_y**q * (theta_y**p - f[y])
+        slope[y] = -(theta_y**q)
+    for j in range(k):
+        if j != y and f[j] > -(theta_y**p):
+            value += theta_y**q * (theta_y**p + f[j])
+            slope[j] = theta_y**q
+    return value, slope
+
+
+def pairwise(f: Any, y: int, cost: Any, p: float = 0.0, q: float = 1.0) -> tuple[float, list[float]]:
+    """sum over the pairs a < b that y is in of theta_y^q [theta_y^p - s f_ab]_+, s = +1 if y == a else -1"""
+    k, theta_y = len(cost), _theta(cost)[y]
+    pairs = pairs_of(k)
+    value, slope = 0.0, [0.0] * len(pairs)
+    for output, (a, b) in enumerate(pairs):
+        if y in (a, b):
+            sign = 1 if y == a else -1
+            if theta_y**p - sign * f[output] > 0:
+                value += theta_y**q * (theta_y**p - sign * f[output])
+                slope[output] -= theta_y**q * sign
+    return value, slope
+
+
+def weston_watkins(f: Any, y: int, cost: Any, p: float = 0.0, q: float = 1.0) -> tuple[float, list[float]]:
+    """theta_y^q sum_{j != y} [1 - (f_y - f_j)]_+"""
+    k, weight = len(cost), _theta(cost)[y] ** q
+    value, slope = 0.0, [0.0] * k
+    for j in range(k):
+        if j != y and 1 - (f[y] - f[j]) > 0:
+            value += weight * (1 - (f[y] - f[j]))
+            slope[y] -= weight
+            slope[j] += weight
+    return value, slope
+
+
+def crammer_singer(f: Any, y: int, cost: Any, p: float = 0.0, q: float = 1.0) -> tuple[float, list[float]]:
+    """theta_y^q [1 - min_{j != y} (f_y - f_j)]_+"""
+    k, weight = len(cost), _theta(cost)[y] ** q
+    worst, rival = -np.inf, -1
+    for j in range(k):
+        if j != y and 1 - (f[y] - f[j]) > worst:
+            worst, rival = 1 - (f[y] - f[j]), j
+    slope = [0.0] * k
+    if worst <= 0:
+        return 0.0, slope
+    slope[y], slope[rival] = -weight, weight
+    return weight * worst, slope
+
+
+def lee_lin_wahba(f: Any, y: int, cost: Any, p: float = 0.0, q: float = 1.0) -> tuple[float, list[float]]:
+    """sum_{j != y} cost_yj^q [1 + g_j]_+ on the scores made to sum to zero, g = f - mean(f)"""
+    k = len(cost)
+    mean = sum(f) / k
+    value, slope = 0.0, [0.0] * k
+    for j in range(k):
+        if j != y and cost[y][j] > 0 and 1 + f[j] - mean > 0:
+            weight = cost[y][j] ** q
+            value += weight * (1 + f[j] - mean)
+            for l in range(k):
+                slope[l] += weight * ((1 if l == j else 0) - 1 / k)
+    return value, slope
+
+
+def reinforced(
+    f: Any, y: int, cost: Any, p: float = 0.0, q: float = 1.0, gamma: float = 0.5
+) -> tuple[float, list[float]]:
+    """theta_y^q (gamma [k - 1 - g_y]_+ + (1 - gamma) sum_{j != y} [1 + g_j]_+), g = f - mean(f)"""
+    k, weight = len(cost), _theta(cost)[y] ** q
+    mean = sum(f) / k
+    value, slope = 0.0, [0.0] * k
+    if k - 1 - (f[y] - mean) > 0:
+        value += weight * gamma * (k - 1 - (f[y] - mean))
+        for l in range(k):
+            slope[l] -= weight * gamma * ((1 if l == y else 0) - 1 / k)
+    for j in range(k):
+        if j != y and 1 + f[j] - mean > 0:
+            value += weight * (1 - gamma) * (1 + f[j] - mean)
+            for l in range(k):
+                slope[l] += weight * (1 - gamma) * ((1 if l == j else 0) - 1 / k)
+    return value, slope
+
+
+LOSSES: dict[str, Callable[..., tuple[float, list[float]]]] = {
+    "apportioned": apportioned,
+    "one-vs-rest": one_vs_rest,
+    "pairwise": pairwise,
+    "weston-watkins": weston_watkins,
+    "crammer-singer": crammer_singer,
+    "lee-lin-wahba": lee_lin_wahba,
+    "reinforced": reinforced,
+}
+
+
+def pairs_of(k: int) -> list[tuple[int, int]]:
+    """The outputs of the pairwise machine: (0, 1), (0, 2), ..., (k - 2, k - 1)."""
+    return [(a, b) for a in range(k) for b in range(a + 1, k)]
+
+
+def _theta(cost: Any) -> list[float]:
+    """The cost of an error on each class, where all errors on it cost the same."""
+    theta = []
+    for y, row in enumerate(cost):
+        others = [row[j] for j in range(len(row)) if j != y]
+        assert min(others) == max(others), "this loss takes one cost a class"
+        theta.append(float(others[0]))
+    return theta
+
+
+# ---------------------------------------------------------------- decisions and what they cost
+
+
+def apportioned_decision(f: Any, theta: Any, p: float = 1.0) -> int:
+    """argmax_j f_j / theta_j^p, the first of equals"""
+    best = 0
+    for j in range(len(theta)):
+        if f[j] / theta[j] ** p > f[best] / theta[best] ** p:
+            best = j
+    return best
+
+
+def pairwise_decision(f: Any, theta: Any, p: float = 0.0, ratio: Any = None) -> int:
+    """The class with most pairs won; among equals the one with the largest sum of leads, then the first.
+
+    Pair (a, b) has its support hyperplanes at f = theta_a^p and f = -theta_b^p. The lead of a is how far f is
+    past a's, less how far it is past b's, in units of the margins and divided by `ratio` (all 1: f > 0); in
+    exact fractions, since the two nearly cancel where f is small.
+    """
+    k = len(theta)
+    ratio = [1.0] * k if ratio is None else ratio
+    won, leads = [0] * k, [Fraction(0)] * k
+    for output, (a, b) in enumerate(pairs_of(k)):
+        at, reach_a, reach_b = (Fraction(float(v)) for v in (f[output], theta[a] ** p, theta[b] ** p))
+        lead = (at / reach_a - 1) / Fraction(ratio[a]) - (-at / reach_b - 1) / Fraction(ratio[b])
+        won[a if lead > 0 else b] += 1
+        leads[a] += lead
+        leads[b] -= lead
+    return max(range(k), key=lambda j: (won[j], leads[j], -j))
+
+
+def expected_cost(y_true: Sequence[Any], y_pred: Sequence[Any], cost: Any, weight: Any = None) -> float:
+    """Mean of cost[true][predicted]; cost is a dict of dicts."""
+    total, mass = 0.0, 0.0
+    for i in range(len(y_true)):
+        w = 1.0 if weight is None else weight[i]
+        total += w * (0.0 if y_true[i] == y_pred[i] else cost[y_true[i]][y_pred[i]])
+        mass += w
+    return total / mass
+
+
+# ---------------------------------------------------------------- optima
+
+
+class Optimum(NamedTuple):
+    value: float  # primal objective at W, b, by loops over the table
+    W: np.ndarray  # (m, d) weights; for a kernel, of the features L in K = L L'
+    b: np.ndarray  # (m,) intercepts
+    alpha: np.ndarray  # (n, R) dual variables of margin_ir - code_ir . f_i <= slack
+
+
+def primal_cvxpy(
+    table: Any,
+    X: Any,
+    y: Any,
+    C: float = 1.0,
+    sample_weight: Any = None,
+    intercept: str = "penalized",
+    intercept_scaling: float = 1.0,
+    *,
+    kernel: bool = False,
+) -> Optimum:
+    """The optimum of min 1/2 |W|^2 + C sum_i sample_weight_i loss(W x_i + b, y_i), by CLARABEL.
+
+    intercept: "penalized" adds 1/2 |b|^2 / intercept_scaling^2 (b is the weight of a constant feature of that
+    value, times the value), "free" adds nothing, "none" has b = 0. kernel: X is the matrix K.
+    """
+    import cvxpy as cp
+
+    X, y = np.asarray(X, dtype=float), np.asarray(y)
+    if kernel:
+        X = kernel_features(X)
+    (n, d), (_, R, m) = X.shape, table.codes.shape
+    weight = np.ones(n) if sample_weight is None else np.asarray(sample_weight, dtype=float)
+    W, b = cp.Variable((m, d)), cp.Variable(m)
+    slack = cp.Variable((n, 1) if table.shared else (n, R), nonneg=True)
+    scores = X @ W.T + np.ones((n, 1)) @ cp.reshape(b, (1, m), order="C")
+    objective = 0.5 * cp.sum_squares(W)
+    hinges = []
+    for i in range(n):
+        c = y[i]
+        own = slack[i, 0] * np.ones(R) if table.shared else slack[i]
+        hinges.append(table.margins[c] - table.codes[c] @ scores[i] <= own)
+        row_weights = table.weights[c, :1] if table.shared else table.weights[c]
+        objective += C * weight[i] * (row_weights @ slack[i])
+    constraints = list(hinges)
+    if intercept == "penalized":
+        objective += 0.5 * cp.sum_squares(b) / intercept_scaling**2
+    elif intercept == "none":
+        constraints.append(b == 0)
+    else:
+        assert intercept == "free", intercept
+    problem = cp.Problem(cp.Minimize(objective), constraints)
+    problem.solve(
+        solver=cp.CLARABEL,
+        tol_gap_abs=1e-11,
+        tol_gap_rel=1e-11,
+        tol_feas=1e-11,
+        tol_ktratio=1e-9,
+        max_iter=200,
+    )
+    assert problem.status == "optimal", problem.status
+    value = primal_value(lambda f, c: table_loss(table, f, c), X, y, C, W.value, b.value, weight)
+    if intercept == "penalized":
+        value += 0.5 * float(b.value @ b.value) / intercept_scaling**2
+    return Optimum(value, W.value, b.value, np.array([h.dual_value for h in hinges]))
+
+
+def primal_value(
+    loss: Callable[[Any, int], float], X: Any, y: Any, C: float, W: Any, b: Any, sample_weight: Any = None
+) -> float:
+    """1/2 |W|^2 + C sum_i sample_weight_i loss(W x_i + b, y_i), by loops; nothing for b."""
+    total = 0.0
+    for row in W:
+        for w in row:
+            total += 0.5 * w * w
+    for i in range(len(y)):
+        f = [sum(w * x for w, x in zip(W[o], X[i], strict=True)) + b[o] for o in range(len(W))]
+        total += C * (1.0 if sample_weight is None else sample_weight[i]) * loss(f, y[i])
+    return float(total)
+
+
+def table_loss(table: Any, f: Any, y: int) -> float:
+    """sum_r weights[y, r] [margins[y, r] - codes[y, r] . f]_+, or the largest of the terms"""
+    hinges = []
+    for r in range(len(table.margins[y])):
+        margin = table.margins[y][r]
+        for o in range(len(f)):
+            margin -= table.codes[y][r][o] * f[o]
+        hinges.append(table.weights[y][r] * max(0.0, margin))
+    return max(hinges) if table.shared else sum(hinges)
+
+
+def kernel_features(K: Any) -> np.ndarray:
+    """L with K = L L'; K may be singular."""
+    values, vectors = np.linalg.eigh(np.asarray(K, dtype=float))
+    assert values.min() > -1e-9 * max(1.0, values.max()), "the kernel matrix has a negative eigenvalue"
+    return vectors * np.sqrt(np.maximum(values, 0.0))
+
+
+def linear_svc_twin(X: Any, y: Any, theta: Any, C: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
+    """W (k, d) and b (k,) of the apportioned machine with p = 1, q = 0; penalised intercept of scaling 1.
+
+    [theta_y - s w.x]_+ = theta_y [1 - s w.(x / theta_y)]_+: output j is LinearSVC's hinge problem on the
+    examples (constant feature included) divided by theta_y, with sample weight theta_y.
+    """
+    from sklearn.svm import LinearSVC
+
+    X, y, theta = np.asarray(X, dtype=float), np.asarray(y), np.asarray(theta, dtype=float)
+    own = theta[y]
+    scaled = np.column_stack([X, np.ones(len(X))]) / own[:, None]
+    weights = []
+    for j in range(len(theta)):
+        machine = LinearSVC(loss="hinge", C=C, fit_intercept=False, tol=1e-10, max_iter=10**7, random_state=0)
+        weights.append(machine.fit(scaled, np.where(y == j, 1, -1), sample_weight=own).coef_[0])
+    found = np.array(weights)
+    return found[:, :-1], found[:, -1]
+
+
+def primal_and_dual(
+    table: Any,
+    K: Any,
+    y: Any,
+    C: float,
+    alpha: Any,
+    sample_weight: Any = None,
+    b: Any = None,
+    slack: float = 1e-9,
+) -> tuple[float, float]:
+    """The two objectives at the dual variables alpha (n, R), from the definitions.
+
+        beta_io = sum_r alpha_ir code_iro        f_i = sum_l K_il beta_l + b
+        primal  = 1/2 sum_o beta_o' K beta_o + C sum_i sample_weight_i loss(f_i, y_i)
+        dual    = sum_ir alpha_ir margin_ir - 1/2 sum_o beta_o' K beta_o
+
+    A penalised intercept is part of K (add intercept_scaling^2). `b` is a free one; then sum_i beta_io must
+    be 0. Fails where alpha leaves its box by more than `slack`.
+    """
+    n, (R, m) = len(y), table.codes.shape[1:]
+    beta = [[0.0] * m for _ in range(n)]
+    linear = 0.0
+    for i in range(n):
+        sw = 1.0 if sample_weight is None else sample_weight[i]
+        for r in range(R):
+            upper = C * sw * table.weights[y[i]][r]
+            assert -slack <= alpha[i][r] <= upper + slack, (
+                f"alpha[{i}, {r}] = {alpha[i][r]} not in [0, {upper}]"
+            )
+            linear += alpha[i][r] * table.margins[y[i]][r]
+            for o in range(m):
+                beta[i][o] += alpha[i][r] * table.codes[y[i]][r][o]
+        if table.shared:
+            upper = C * sw * table.weights[y[i]][0]
+            assert sum(alpha[i]) <= upper + slack, f"sum of alpha[{i}] = {sum(alpha[i])} > {upper}"
+    if b is not None:
+        for o in range(m):
+            total = sum(beta[i][o] for i in range(n))
+            assert abs(total) <= slack * n, f"sum of beta[:, {o}] = {total}, not 0"
+    quadratic, hinge = 0.0, 0.0
+    for i in range(n):
+        f = [0.0 if b is None else float(b[o]) for o in range(m)]
+        for o in range(m):
+            for l in range(n):
+                f[o] += K[i][l] * beta[l][o]
+                quadratic += beta[i][o] * K[i][l] * beta[l][o]
+        hinge += (1.0 if sample_weight is None else sample_weight[i]) * table_loss(table, f, y[i])
+    return float(0.5 * quadratic + C * hinge), float(linear - 0.5 * quadratic)
+
+
+def duality_gap(table: Any, K: Any, y: Any, C: float, alpha: Any, **settings: Any) -> float:
+    """Primal less dual at the dual variables alpha; the settings are those of `primal_and_dual`."""
+    primal, dual = primal_and_dual(table, K, y, C, alpha, **settings)
+    return primal - dual
