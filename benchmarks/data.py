@@ -1,6 +1,7 @@
 """The tables of the benchmark, each split 90/10 (seed 0) and standardised on its training part.
 
-Everything is kept as .npz in a cache folder, so that every interpreter that takes part reads the same numbers.
+Everything is kept as .npz in a cache folder, so that every interpreter that takes part reads the same
+numbers.
 """
 
 from __future__ import annotations
@@ -56,7 +57,9 @@ def _cached(name: str, make: Callable[[], Split]) -> Split:
         arrays = {}
         for field, value in make()._asdict().items():
             if sp.issparse(value):
-                arrays |= {f"{field}_{part}": getattr(value, part) for part in ("data", "indices", "indptr", "shape")}
+                arrays |= {
+                    f"{field}_{part}": getattr(value, part) for part in ("data", "indices", "indptr", "shape")
+                }
             else:
                 arrays[field] = value
         CACHE.mkdir(parents=True, exist_ok=True)
@@ -96,7 +99,14 @@ def _dense(n: int = 100_000, d: int = 100, k: int = 10) -> Split:
     from sklearn.datasets import make_classification
 
     X, y = make_classification(
-        n + TEST_ROWS, d, n_informative=40, n_redundant=20, n_classes=k, class_sep=2.0, flip_y=0.01, random_state=0
+        n + TEST_ROWS,
+        d,
+        n_informative=40,
+        n_redundant=20,
+        n_classes=k,
+        class_sep=2.0,
+        flip_y=0.01,
+        random_state=0,
     )
     return _standardised(X[:n], y[:n], X[n:], y[n:])
 
@@ -112,12 +122,14 @@ def _mixture(k: int, n: int = 40_000, d: int = 20) -> Split:
 
 
 def _sparse(n: int = 100_000, d: int = 50_000, nnz: int = 50, k: int = 20) -> Split:
-    """Like text: few columns are frequent, values like tf-idf, rows of length 1, labels from a sparse linear model."""
+    """Like text: few columns are frequent, values like tf-idf, rows of length 1, a sparse linear model."""
     random = np.random.RandomState(0)
     total = n + TEST_ROWS
     frequency = 1 / (np.arange(d) + 20.0) ** 0.9
     frequency /= frequency.sum()
-    columns = np.minimum(np.searchsorted(np.cumsum(frequency), random.rand(total, nnz)), d - 1).astype(np.int32)
+    columns = np.minimum(np.searchsorted(np.cumsum(frequency), random.rand(total, nnz)), d - 1).astype(
+        np.int32
+    )
     for _ in range(6):  # redraw what was drawn twice in a row
         columns.sort(axis=1)
         twice = np.zeros(columns.shape, bool)
@@ -130,7 +142,9 @@ def _sparse(n: int = 100_000, d: int = 50_000, nnz: int = 50, k: int = 20) -> Sp
     values = (1 + random.exponential(0.5, size=(total, nnz))) * rarity[columns]
     values /= np.linalg.norm(values, axis=1, keepdims=True)
     place = random.permutation(d).astype(np.int32)  # frequent columns shall not lie side by side
-    X = sp.csr_matrix((values.ravel(), place[columns].ravel(), np.arange(0, total * nnz + 1, nnz)), shape=(total, d))
+    X = sp.csr_matrix(
+        (values.ravel(), place[columns].ravel(), np.arange(0, total * nnz + 1, nnz)), shape=(total, d)
+    )
     X.sum_duplicates()
     popular = frequency[np.argsort(place)] / frequency.max()
     W = random.randn(d, k) * (random.rand(d, k) < 0.1) * popular[:, None] ** 0.9

@@ -1,11 +1,13 @@
-"""One objective for every method: primal value, dual value and duality gap, in float64, from a method's coefficients.
+"""One objective for every method: primal, dual and duality gap, in float64, from a method's coefficients.
 
-    P(w, b) = 1/2 sum_j |w_j|^2 + C sum_i loss(f(x_i), y_i)         f_j(x) = w_j . phi(x) + b_j
-    D(alpha) = sum_ir alpha_ir margin_ir - 1/2 sum_j |v_j|^2        v_j = sum_i beta_ij phi(x_i),  beta_i = alpha_i . codes
+    P(w, b) = 1/2 sum_j |w_j|^2 + C sum_i loss(f(x_i), y_i)       f_j(x) = w_j . phi(x) + b_j
+    D(alpha) = sum_ir alpha_ir margin_ir - 1/2 sum_j |v_j|^2      v_j = sum_i beta_ij phi(x_i)
+                                                                  beta_i = alpha_i . codes
 
-with 0 <= alpha_ir <= C weight_ir (shared slack: sum_r alpha_ir <= C weight_i) and, for a free intercept, sum_i beta_ij = 0. Methods hand
-over beta; alpha is solved for, clipped and scaled until it is feasible, so D is a lower bound whatever the method did. P uses the
-beta as it came, with the best intercept where that is free. gap = (P - D) / P.
+with 0 <= alpha_ir <= C weight_ir (shared slack: sum_r alpha_ir <= C weight_i) and, for a free intercept,
+sum_i beta_ij = 0. Methods hand over beta; alpha is solved for, clipped and scaled until it is feasible,
+so D is a lower bound whatever the method did. P uses the beta as it came, with the best intercept where
+that is free. gap = (P - D) / P.
 
 Only the loss tables come from the library; nothing here knows its solvers.
 """
@@ -22,7 +24,9 @@ from apportion.costs import check_costs
 from apportion.losses import LossTable, loss_table
 
 BLOCK = 500  # rows of the kernel matrix at a time
-Columns = Callable[[np.ndarray, np.ndarray], np.ndarray]  # (rows, coefficients (n_support, m)) -> scores (rows, m)
+Columns = Callable[
+    [np.ndarray, np.ndarray], np.ndarray
+]  # (rows, coefficients (n_support, m)) -> scores (rows, m)
 
 
 class Certificate(NamedTuple):
@@ -64,9 +68,15 @@ def linear_certificate(table: LossTable, X, y, W: np.ndarray, b: np.ndarray, *, 
     return Certificate(0.5 * float((W**2).sum() + (b**2).sum()) + C * loss, None)
 
 
-def linear_dual_certificate(table: LossTable, X, y, support: np.ndarray, beta: np.ndarray, *, C: float) -> Certificate:
+def linear_dual_certificate(
+    table: LossTable, X, y, support: np.ndarray, beta: np.ndarray, *, C: float
+) -> Certificate:
     """Linear machine with penalised intercept, known by its dual coefficients."""
-    X = sp.hstack([X, np.ones((X.shape[0], 1))]).tocsr() if sp.issparse(X) else np.hstack([X, np.ones((len(X), 1))])
+    X = (
+        sp.hstack([X, np.ones((X.shape[0], 1))]).tocsr()
+        if sp.issparse(X)
+        else np.hstack([X, np.ones((len(X), 1))])
+    )
 
     def scores(rows: np.ndarray, coefficients: np.ndarray) -> np.ndarray:
         return X[rows] @ (X[support].T @ coefficients)
@@ -75,7 +85,14 @@ def linear_dual_certificate(table: LossTable, X, y, support: np.ndarray, beta: n
 
 
 def dual_certificate(
-    table: LossTable, C: float, y: np.ndarray, support: np.ndarray, beta: np.ndarray, scores: Columns, *, free: bool
+    table: LossTable,
+    C: float,
+    y: np.ndarray,
+    support: np.ndarray,
+    beta: np.ndarray,
+    scores: Columns,
+    *,
+    free: bool,
 ) -> Certificate:
     beta = np.asarray(beta, dtype=float)
     feasible, linear_term = _feasible(table, C, y[support], beta, free)
@@ -92,10 +109,14 @@ def dual_certificate(
         norm += (beta[np.ix_(place[rows[own]], used)] * F[own]).sum()
         norm_feasible += (feasible[np.ix_(place[rows[own]], used)] * F_feasible[own]).sum()
         if free:
-            for r, (code, margin, weight) in enumerate(zip(table.codes[c], table.margins[c], table.weights[c], strict=True)):
+            for r, (code, margin, weight) in enumerate(
+                zip(table.codes[c], table.margins[c], table.weights[c], strict=True)
+            ):
                 j = int(np.abs(code).argmax())
                 hinges[j].append((F[:, np.searchsorted(used, j)], code[j], margin, C * weight))
-                assert np.count_nonzero(code) == 1, f"row {r} of class {c}: a free intercept needs one output a row"
+                assert np.count_nonzero(code) == 1, (
+                    f"row {r} of class {c}: a free intercept needs one output a row"
+                )
         else:
             loss += C * _losses(table, c, F, used).sum()
     if free:
@@ -109,7 +130,9 @@ def _losses(table: LossTable, c: int, scores: np.ndarray, used) -> np.ndarray:
     return hinge.max(axis=1) if table.shared else hinge.sum(axis=1)
 
 
-def _feasible(table: LossTable, C: float, y: np.ndarray, beta: np.ndarray, free: bool) -> tuple[np.ndarray, float]:
+def _feasible(
+    table: LossTable, C: float, y: np.ndarray, beta: np.ndarray, free: bool
+) -> tuple[np.ndarray, float]:
     """The nearest feasible beta we can name, and its sum_ir alpha_ir margin_ir."""
     beta = beta.copy()
     alphas = {}
@@ -129,12 +152,17 @@ def _alpha(table: LossTable, c: int, C: float, beta: np.ndarray) -> np.ndarray:
     codes, cap = table.codes[c], C * table.weights[c]
     alpha = beta @ np.linalg.pinv(codes)
     _, singular, right = np.linalg.svd(codes.T)
-    for null in right[np.count_nonzero(singular > 1e-10) :]:  # alpha + t null gives the same beta: move into the box
+    for null in right[
+        np.count_nonzero(singular > 1e-10) :
+    ]:  # alpha + t null gives the same beta: move into the box
         if np.abs(null).min() < 1e-10:
             continue
         ends = np.sort(np.stack([-alpha / null, (cap - alpha) / null]), axis=0)
         low, high = ends[0].max(axis=1), ends[1].min(axis=1)
-        alpha = alpha + np.where(low > high, (low + high) / 2, np.clip(0, low, np.maximum(low, high)))[:, None] * null
+        alpha = (
+            alpha
+            + np.where(low > high, (low + high) / 2, np.clip(0, low, np.maximum(low, high)))[:, None] * null
+        )
     alpha = np.clip(alpha, 0, cap)
     if table.shared:
         alpha *= np.minimum(1, cap[0] / np.maximum(alpha.sum(axis=1), 1e-300))[:, None]
@@ -142,7 +170,7 @@ def _alpha(table: LossTable, c: int, C: float, beta: np.ndarray) -> np.ndarray:
 
 
 def _best_intercept(parts: list[tuple]) -> tuple[float, float]:
-    """min over b of sum_i weight_i [margin_i - s_i (f_i + b)]_+: a weighted median of the points where a hinge bends."""
+    """min over b of sum_i weight_i [margin_i - s_i (f_i + b)]_+: a weighted median of the bends."""
     f, s, margin, weight = (
         np.concatenate([np.broadcast_to(part[field], part[0].shape) for part in parts]) for field in range(4)
     )
