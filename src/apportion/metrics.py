@@ -204,11 +204,11 @@ def cost_scorer(costs: Any = None) -> CostScorer:
     Examples
     --------
     >>> from sklearn.datasets import load_iris
-    >>> from sklearn.linear_model import LogisticRegression
     >>> from sklearn.model_selection import cross_val_score
+    >>> from sklearn.tree import DecisionTreeClassifier
     >>> from apportion.metrics import cost_scorer
     >>> X, y = load_iris(return_X_y=True)
-    >>> scores = cross_val_score(LogisticRegression(max_iter=1000), X, y, scoring=cost_scorer([1, 1, 5]))
+    >>> scores = cross_val_score(DecisionTreeClassifier(), X, y, scoring=cost_scorer([1, 1, 5]))
     >>> bool(scores.max() <= 0)
     True
     """
