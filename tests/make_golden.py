@@ -28,7 +28,7 @@ WEIGHTS = [1.0, 2.0, 0.5, 1.0, 3.0]
 
 
 def cases() -> list[dict[str, Any]]:
-    plain = {
+    plain: dict[str, Any] = {
         "costs": VECTOR,
         "margin_power": None,
         "slack_power": None,
@@ -38,7 +38,7 @@ def cases() -> list[dict[str, Any]]:
         "intercept_scaling": 1.0,
         "gamma": None,  # of the RBF kernel; None: the linear machine
     }
-    found = []
+    found: list[dict[str, Any]] = []
     for loss in LOSSES:
         for intercept in ("penalized", "free", "none"):
             found.append({"loss": loss, **plain, "intercept": intercept})

@@ -247,10 +247,11 @@ def primal_cvxpy(
         max_iter=200,
     )
     assert problem.status == "optimal", problem.status
-    value = primal_value(lambda f, c: table_loss(table, f, c), X, y, C, W.value, b.value, weight)
+    at_W, at_b = np.asarray(W.value), np.asarray(b.value)
+    value = primal_value(lambda f, c: table_loss(table, f, c), X, y, C, at_W, at_b, weight)
     if intercept == "penalized":
-        value += 0.5 * float(b.value @ b.value) / intercept_scaling**2
-    return Optimum(value, W.value, b.value, np.array([h.dual_value for h in hinges]))
+        value += 0.5 * float(at_b @ at_b) / intercept_scaling**2
+    return Optimum(value, at_W, at_b, np.array([h.dual_value for h in hinges]))
 
 
 def primal_value(
