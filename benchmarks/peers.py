@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 CACHE_MB = 1000
 
@@ -88,6 +89,9 @@ def _ovo_coefficients(model, y):
 def _libsvm_fit(X, y, threads, *, C, gamma, tol=1e-3):
     from libsvm.svmutil import svm_parameter, svm_problem, svm_train
 
+    X = sp.csr_matrix(
+        X
+    )  # its wrapper goes row by row in Python through an ndarray; liblinear's does the same
     options = f"-s 0 -t 2 -c {C!r} -g {gamma!r} -e {tol!r} -m {CACHE_MB} -q"
     return [
         svm_train(svm_problem(np.where(y == j, 1.0, -1.0), X), svm_parameter(options))
@@ -152,7 +156,7 @@ def _linear_coefficients(model, y):
 def _liblinear_fit(X, y, threads, *, C, tol=0.1):
     from liblinear.liblinearutil import parameter, problem, train
 
-    return train(problem(y, X, bias=1), parameter(f"-s 3 -B 1 -c {C!r} -e {tol!r} -q"))
+    return train(problem(y, sp.csr_matrix(X), bias=1), parameter(f"-s 3 -B 1 -c {C!r} -e {tol!r} -q"))
 
 
 def _liblinear_predict(model, X):

@@ -20,7 +20,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib import metadata
 from pathlib import Path
@@ -28,13 +27,11 @@ from typing import Any
 
 import numpy as np
 
-import objective
 import report
 from data import CACHE, load
-from measure import busy_seconds
+from harness import DEFAULT_TOL, HERE, Bench, Race, Record, Task
 from peers import METHODS
 
-HERE = Path(__file__).resolve().parent
 KERNEL_SETTINGS = {  # table: C, gamma
     "letter": (10.0, 0.1),
     "letter5k": (10.0, 0.1),
@@ -42,198 +39,13 @@ KERNEL_SETTINGS = {  # table: C, gamma
     "penbased": (10.0, 0.1),
     "optdigits": (10.0, 0.01),
 }
-SLOW_S = 15.0  # a method slower than this is measured once
-DEFAULT_TOL = 1e-3
-
-
-@dataclass(frozen=True)
-class Task:
-    method: str
-    data: str
-    threads: int
-    params: dict[str, Any]
-    loss: str = "one-vs-rest"  # what the method is judged by, with `intercept`
-    intercept: str = "free"
-    note: str = ""
-    rival: bool = True  # counts as a peer when the fastest is looked for
-
-    @property
-    def linear(self) -> bool:
-        return self.data in ("dense", "sparse")
-
-    @property
-    def label(self) -> str:
-        return METHODS[self.method].label + (f", {self.note}" if self.note else "")
-
-
-@dataclass
-class Bench:
-    repeats: int
-    quick: bool
-    limit: float  # seconds a measurement may take
-    peers: list[str] | None
-    pythons: dict[str, str]
-    patience: float
-    started: float = field(default_factory=time.perf_counter)
-
-    def say(self, text: str) -> None:
-        print(f"[{time.perf_counter() - self.started:7.1f} s] {text}", flush=True)
-
-    def rows(self, task: Task) -> int | None:
-        return (4000 if task.linear else 1500) if self.quick else None
-
-    def run(self, task: Task, coefficients: Path | None = None) -> dict[str, Any]:
-        """One measurement in a fresh process."""
-        self._wait_for_quiet()
-        with tempfile.TemporaryDirectory() as folder:
-            order, answer = Path(folder, "task.json"), Path(folder, "result.json")
-            wish = {"method": task.method, "data": task.data, "threads": task.threads, "params": task.params}
-            order.write_text(json.dumps(wish | {"rows": self.rows(task)}))
-            python = self.pythons.get(METHODS[task.method].package, sys.executable)
-            command = [
-                python,
-                str(HERE / "measure.py"),
-                str(order),
-                str(answer),
-                *([str(coefficients)] if coefficients else []),
-            ]
-            done, timed_out = _run_limited(command, self.limit + 60, threads=task.threads)
-            if timed_out:
-                return {"status": f"more than {self.limit:.0f} s"}
-            if not answer.exists():
-                return {"status": f"failed: exit {done}"}
-            return json.loads(answer.read_text())
-
-    def certify(self, task: Task, coefficients: Path) -> dict[str, Any]:
-        """Primal, dual and gap of what a method returned."""
-        X, y, _, _ = load(task.data, self.rows(task))
-        table = objective.table_for(task.loss, int(y.max()) + 1, task.params.get("costs"))
-        C = task.params["C"]
-        with np.load(coefficients) as stored:
-            found = dict(stored)
-        if not task.linear:
-            gamma = task.params["gamma"]
-            certificate = objective.kernel_certificate(
-                table, X, y, found["support"], found["beta"], C=C, gamma=gamma, intercept=task.intercept
-            )
-        else:
-            certificate = objective.linear_certificate(table, X, y, found["W"], found["b"], C=C)
-            if "beta" in found:
-                dual = objective.linear_dual_certificate(
-                    table, X, y, found["support"], found["beta"], C=C
-                ).dual
-                certificate = objective.Certificate(certificate.primal, dual)
-        support = {"support": len(found["support"])} if "support" in found else {}
-        return {"primal": certificate.primal, "dual": certificate.dual, "gap": certificate.gap} | support
-
-    def _wait_for_quiet(self, window: float = 0.25, idle: float = 0.3) -> None:
-        """Other work on the machine spoils a measurement: wait a little. What remains is recorded."""
-        deadline = time.perf_counter() + self.patience
-        while time.perf_counter() < deadline:
-            before, start = busy_seconds(), time.perf_counter()
-            time.sleep(window)
-            if (busy_seconds() - before) / (time.perf_counter() - start) < idle:
-                return
-
-
-def _run_limited(
-    command: list[str], seconds: float, threads: int, **environment: str
-) -> tuple[int | None, bool]:
-    """Exit code, and whether the time was over. BLAS and OpenMP get `threads`."""
-    names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
-    env = os.environ | {name: str(threads) for name in names} | environment
-    with tempfile.TemporaryFile() as noise:
-        try:
-            return subprocess.run(
-                command, env=env, timeout=seconds, stdout=noise, stderr=noise
-            ).returncode, False
-        except subprocess.TimeoutExpired:
-            return None, True
-
-
-class Race:
-    """Methods on one problem: each runs once when it enters; `finish` repeats them in turns."""
-
-    def __init__(self, bench: Bench) -> None:
-        self.bench = bench
-        self.entries: list[tuple[Task, dict[str, Any]]] = []
-
-    def enter(self, task: Task, keep: bool = True) -> dict[str, Any]:
-        bench, method = self.bench, METHODS[task.method]
-        if not method.ours and bench.peers is not None and task.method not in bench.peers:
-            return {"status": "not chosen"}
-        record: dict[str, Any] = {
-            "data": task.data,
-            "method": task.method,
-            "label": task.label,
-            "ours": method.ours,
-            "rival": task.rival and method.solver and not method.ours,
-            "threads": task.threads,
-            "params": task.params,
-            "loss": task.loss,
-            "intercept": task.intercept,
-            "runs": [],
-        }
-        with tempfile.TemporaryDirectory() as folder:
-            coefficients = Path(folder, "coefficients.npz")
-            run = bench.run(task, coefficients)
-            record["status"] = run.pop("status")
-            if record["status"] == "ok":
-                record["runs"].append(run)
-                record |= bench.certify(task, coefficients)
-            else:
-                record["detail"] = run.get("detail", "")
-        bench.say(report.line(record))
-        if keep:
-            self.entries.append((task, record))
-        return record
-
-    def enter_to_gap(self, task: Task, target: float) -> dict[str, Any]:
-        """Ours with the tolerance that brings its measured gap to `target` or below."""
-        tol = target
-        for _ in range(3):
-            attempt = replace(task, params=task.params | {"tol": tol})
-            record = self.enter(attempt, keep=False)
-            if record["status"] != "ok" or record["gap"] <= target:
-                break
-            tol *= 0.8 * target / record["gap"]
-        record["target"] = target
-        self.entries.append((attempt, record))
-        return record
-
-    def enter_to_primal(self, task: Task, target: float) -> dict[str, Any]:
-        """Ours with the loosest tolerance, 1e-3 at most, whose primal value is `target` or below."""
-        for tol in (1e-3, 3e-4, 1e-4, 3e-5, 1e-5):
-            attempt = replace(task, params=task.params | {"tol": tol})
-            record = self.enter(attempt, keep=False)
-            if record["status"] != "ok" or record["primal"] <= target:
-                break
-        record["target_primal"] = target
-        self.entries.append((attempt, record))
-        return record
-
-    def finish(self, repeats: int | None = None) -> list[dict[str, Any]]:
-        for _ in range(1, repeats or self.bench.repeats):
-            for task, record in self.entries:
-                if record["status"] == "ok" and record["runs"][0]["fit"] <= SLOW_S:
-                    run = self.bench.run(task)
-                    if run.pop("status") == "ok":
-                        record["runs"].append(run)
-        for _, record in self.entries:
-            if len(record["runs"]) > 1:
-                self.bench.say(f"median of {len(record['runs'])}: {report.line(record)}")
-        return [record for _, record in self.entries]
-
-
-def fastest(records: list[dict[str, Any]], threads: int = 2) -> dict[str, Any] | None:
-    found = [r for r in records if r["rival"] and r["status"] == "ok" and r["threads"] <= threads]
-    return min(found, key=lambda r: statistics.median(run["fit"] for run in r["runs"]), default=None)
+TIGHTER_S = 30.0  # a linear peer is run with tighter settings too if it took less than this
 
 
 # ---------------------------------------------------------------- scenarios
 
 
-def kernel(bench: Bench, data: str) -> list[dict[str, Any]]:
+def kernel(bench: Bench, data: str) -> list[Record]:
     """One-vs-rest, RBF, free intercept."""
     C, gamma = KERNEL_SETTINGS[data]
     race, params = Race(bench), {"C": C, "gamma": gamma}
@@ -247,14 +59,14 @@ def kernel(bench: Bench, data: str) -> list[dict[str, Any]]:
         race.enter(Task(method, data, threads, params))
     race.enter(Task("svc-ovo", data, 1, params, loss="pairwise", note="another machine", rival=False))
     peers = [record for _, record in race.entries]
-    goals = [peer["gap"] for t in (1, 2) if (peer := fastest(peers, t)) is not None]
+    goals = [peer["gap"] for t in (1, 2) if (peer := report.rival(peers, t)) is not None]
     for threads in (1, 2):
         ours = params | {"loss": "one-vs-rest", "intercept": "free"}
         race.enter_to_gap(Task("ours", data, threads, ours), min(goals, default=DEFAULT_TOL))
     return race.finish()
 
 
-def pairwise(bench: Bench, data: str) -> list[dict[str, Any]]:
+def pairwise(bench: Bench, data: str) -> list[Record]:
     """One machine a pair of classes, RBF, free intercept."""
     C, gamma = KERNEL_SETTINGS[data]
     race, params = Race(bench), {"C": C, "gamma": gamma}
@@ -265,17 +77,19 @@ def pairwise(bench: Bench, data: str) -> list[dict[str, Any]]:
     return race.finish()
 
 
-def losses(bench: Bench, data: str) -> list[dict[str, Any]]:
+def losses(bench: Bench, data: str) -> list[Record]:
     """The losses whose outputs hang together, against our own one-vs-rest at the same tolerance."""
     C, gamma = KERNEL_SETTINGS[data]
     race = Race(bench)
     for loss in ("one-vs-rest", "weston-watkins", "crammer-singer", "lee-lin-wahba", "reinforced"):
         params = {"C": C, "gamma": gamma, "loss": loss, "tol": DEFAULT_TOL}
-        race.enter(Task("ours", data, 1, params, loss=loss, intercept="penalized", note=loss))
+        race.enter(Task("ours", data, 1, params, loss=loss, intercept="penalized", note=loss))["target"] = (
+            DEFAULT_TOL
+        )
     return race.finish()
 
 
-def costs(bench: Bench, data: str) -> list[dict[str, Any]]:
+def costs(bench: Bench, data: str) -> list[Record]:
     """Equal costs, one class a hundred times dearer, and costs spread from 1 to 100."""
     C, gamma = KERNEL_SETTINGS[data]
     race, k = Race(bench), int(load(data).y.max()) + 1
@@ -285,31 +99,35 @@ def costs(bench: Bench, data: str) -> list[dict[str, Any]]:
         ("1 to 100", np.geomspace(1, 100, k)),
     ):
         params = {"C": C, "gamma": gamma, "tol": DEFAULT_TOL, "costs": theta.tolist()}
-        race.enter(Task("ours", data, 1, params, loss="apportioned", intercept="penalized", note=note))
+        race.enter(Task("ours", data, 1, params, loss="apportioned", intercept="penalized", note=note))[
+            "target"
+        ] = DEFAULT_TOL
     return race.finish()
 
 
-def linear(bench: Bench, data: str, C: float, reference: str) -> list[dict[str, Any]]:
+def linear(bench: Bench, data: str, C: float, reference: str) -> list[Record]:
     """Linear one-vs-rest, penalised intercept; judged by the primal value over the best dual value known."""
     race, params = Race(bench), {"C": C}
     task = partial(Task, data=data, intercept="penalized")
-    first = race.enter(task("linearsvc", threads=1, params=params))
-    if first["status"] == "ok" and not first["runs"][0]["converged"]:
-        race.enter(task("linearsvc", threads=1, params=params | {"max_iter": 10_000}, note="max_iter=10000"))
-    race.enter(task("liblinear", threads=1, params=params))
-    race.enter(task("liblinear", threads=1, params=params | {"tol": 0.01}, note="-e 0.01"))
+    tighter = {"linearsvc": ({"max_iter": 10_000}, "max_iter=10000"), "liblinear": ({"tol": 0.01}, "-e 0.01")}
+    for method, (change, note) in tighter.items():
+        first = race.enter(task(method, threads=1, params=params))
+        unfinished = method == "liblinear" or not all(run["converged"] for run in first.get("runs", []))
+        if first["status"] == "ok" and unfinished and first["runs"][0]["fit"] < TIGHTER_S:
+            race.enter(task(method, threads=1, params=params | change, note=note))
     race.enter(task("sgd", threads=2, params=params))
     peers = [record for _, record in race.entries]
     goals = [
         r["primal"]
         for r in peers
-        if r["status"] == "ok" and (r is fastest(peers) or r["method"] == reference)
+        if r["status"] == "ok"
+        and (r is report.rival(peers, 2) or (r["method"] == reference and r["params"] == params))
     ]
     ours = params | {"loss": "one-vs-rest"}
     for threads in (1, 2):
         race.enter_to_primal(task("ours-linear", threads=threads, params=ours), min(goals, default=np.inf))
     race.enter(
-        task("ours-linear", threads=2, params=ours | {"tol": 1e-5}, note="tol=1e-5, for the dual value")
+        task("ours-linear", threads=2, params=ours | {"tol": 1e-6}, note="tol=1e-6, for the dual value")
     )
     records = race.finish()
     best = max((r["dual"] for r in records if r.get("dual") is not None), default=None)
@@ -319,7 +137,7 @@ def linear(bench: Bench, data: str, C: float, reference: str) -> list[dict[str, 
     return records
 
 
-def scale(bench: Bench) -> list[dict[str, Any]]:
+def scale(bench: Bench) -> list[Record]:
     """Time and memory as the number of examples and of classes grow."""
     unit = 200 if bench.quick else 5000
     race, params = Race(bench), {"C": 1.0, "gamma": 0.05}
@@ -334,7 +152,7 @@ def scale(bench: Bench) -> list[dict[str, Any]]:
     return race.finish(min(2, bench.repeats))
 
 
-def convergence(bench: Bench) -> list[dict[str, Any]]:
+def convergence(bench: Bench) -> list[Record]:
     """Each method at a series of tolerances, measured once."""
     race = Race(bench)
     for data in ("satimage", "optdigits"):
@@ -342,13 +160,14 @@ def convergence(bench: Bench) -> list[dict[str, Any]]:
         ours = params | {"loss": "one-vs-rest", "intercept": "free"}
         for tol in (0.1, 1e-2, 1e-3, 1e-4, 1e-5):
             race.enter(Task("ours", data, 1, ours | {"tol": tol}))
-        for method in ("svc-ovr", "libsvm-ovr"):
-            for tol in (1.0, 0.1, 1e-2, 1e-3, 1e-4):
-                race.enter(Task(method, data, 1, params | {"tol": tol}))
+        for tol in (1.0, 0.1, 1e-2, 1e-3, 1e-4):
+            race.enter(Task("svc-ovr", data, 1, params | {"tol": tol}))
+        for tol in (1.0, 1e-2, 1e-4):
+            race.enter(Task("libsvm-ovr", data, 1, params | {"tol": tol}))
     for data, C in (("dense", 0.01), ("sparse", 1.0)):
         series: dict[str, tuple[float, ...]] = {
             "ours-linear": (0.1, 1e-2, 1e-3, 1e-4, 1e-5),
-            "linearsvc": (1.0, 0.1, 1e-2, 1e-3),
+            "linearsvc": (1.0, 0.1, 1e-2),
             "liblinear": (1.0, 0.1, 1e-2),
         }
         for method, tols in series.items():
@@ -381,11 +200,11 @@ print(*times)
 """
 
 
-def startup(bench: Bench) -> list[dict[str, Any]]:
+def startup(bench: Bench) -> list[Record]:
     """Import, and the first fit of a process with an empty and with a filled compilation cache."""
 
     def seconds(code: str, **environment: str) -> list[float]:
-        bench._wait_for_quiet()
+        bench.wait_for_quiet()
         done = subprocess.run(
             [sys.executable, "-c", code], env=os.environ | environment, capture_output=True, text=True
         )
@@ -413,7 +232,7 @@ def startup(bench: Bench) -> list[dict[str, Any]]:
 
 
 TABLES = ("letter", "satimage", "penbased", "optdigits")
-SCENARIOS: dict[str, Callable[[Bench], list[dict[str, Any]]]] = {
+SCENARIOS: dict[str, Callable[[Bench], list[Record]]] = {
     **{f"kernel-{data}": partial(kernel, data=data) for data in TABLES},
     **{f"pairwise-{data}": partial(pairwise, data=data) for data in TABLES},
     **{
@@ -510,7 +329,7 @@ def main() -> None:
         "--limit", type=float, default=180, help="seconds before a measurement is stopped (default 180)"
     )
     parser.add_argument(
-        "--patience", type=float, default=5, help="seconds to wait for a quiet machine before each run"
+        "--patience", type=float, default=2, help="seconds to wait for a quiet machine before each run"
     )
     parser.add_argument(
         "--python",
@@ -528,9 +347,7 @@ def main() -> None:
         bench = Bench(repeats, options.quick, options.limit, options.peers, pythons, options.patience)
         facts = machine(pythons)
         for name in chosen(options.only):
-            bench.say(
-                f"--- {name}: {SCENARIOS[name].func.__doc__ if isinstance(SCENARIOS[name], partial) else ''}"
-            )
+            bench.say(f"--- {name}: {getattr(SCENARIOS[name], 'func', SCENARIOS[name]).__doc__}")
             start = time.perf_counter()
             records = SCENARIOS[name](bench)
             save(file, name, {"machine": facts, "seconds": time.perf_counter() - start, "records": records})
