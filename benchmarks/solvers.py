@@ -352,8 +352,10 @@ def main() -> None:
             records = SCENARIOS[name](bench)
             save(file, name, {"machine": facts, "seconds": time.perf_counter() - start, "records": records})
             report.write(json.loads(file.read_text()), docs)
-    else:
+    elif file.exists():
         report.write(json.loads(file.read_text()), docs)
+    else:
+        raise SystemExit(f"--table: there is no {file} yet; run without --table first")
     print(f"{file}\n{docs / 'benchmarks.md'}")
 
 
