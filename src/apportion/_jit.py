@@ -7,6 +7,7 @@ from typing import Any
 
 from llvmlite import ir
 from numba import njit, types
+from numba.core import cgutils
 from numba.extending import intrinsic
 
 # sums may be reordered and vectorised; callers let no NaN or infinity in
@@ -38,3 +39,71 @@ def _llvm_binary(name: str) -> Any:
 
 fmax = _llvm_binary("maxnum")
 fmin = _llvm_binary("minnum")
+
+
+@intrinsic
+def prefetch(context, array, index):  # type: ignore[no-untyped-def]
+    """Ask for the cache line of array.flat[index] (C-contiguous) before it is needed."""
+
+    def code(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        data = context.make_array(signature.args[0])(context, builder, args[0]).data
+        byte, word = ir.IntType(8).as_pointer(), ir.IntType(32)
+        address = builder.bitcast(builder.gep(data, [args[1]]), byte)
+        kind = ir.FunctionType(ir.VoidType(), [byte, word, word, word])
+        call = builder.module.declare_intrinsic("llvm.prefetch", (byte,), kind)
+        builder.call(call, [address, word(0), word(3), word(1)])  # for reading, into every level, data
+        return context.get_dummy_value()
+
+    return types.void(array, index), code
+
+
+# Eight outputs at a time on a CSR row: W (d, 8) holds the weights of a feature in one cache line, which is one vector register.
+LANES = 8
+_REAL, _LONG = ir.DoubleType(), ir.IntType(64)
+_VECTOR = ir.VectorType(_REAL, LANES)
+
+
+def _csr_row_loop(body: Callable[..., None]) -> Any:
+    """function(data, indices, start, stop, W, v): body(builder, x, pointer to W[indices[t]], pointer to v) for each t of a row."""
+
+    @intrinsic
+    def function(context, data, indices, start, stop, W, v):  # type: ignore[no-untyped-def]
+        def code(context, builder, signature, args):  # type: ignore[no-untyped-def]
+            def pointer(a):  # type: ignore[no-untyped-def]
+                return context.make_array(signature.args[a])(context, builder, args[a]).data
+
+            values, columns = pointer(0), pointer(1)
+            lines = builder.bitcast(pointer(4), _VECTOR.as_pointer())
+            outer = builder.bitcast(pointer(5), _VECTOR.as_pointer())
+            held = cgutils.alloca_once_value(builder, builder.load(outer, align=8))  # stays in a register
+            with cgutils.for_range_slice(builder, args[2], args[3], _LONG(1), _LONG) as (t, _):
+                x = builder.load(builder.gep(values, [t]))
+                x = x if x.type == _REAL else builder.fpext(x, _REAL)
+                column = builder.load(builder.gep(columns, [t]))
+                column = column if column.type == _LONG else builder.sext(column, _LONG)
+                lane = builder.insert_element(ir.Constant(_VECTOR, ir.Undefined), x, ir.IntType(32)(0))
+                zeros = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES)
+                lane = builder.shuffle_vector(lane, ir.Constant(_VECTOR, ir.Undefined), zeros)
+                body(builder, lane, builder.gep(lines, [column]), held)
+            builder.store(builder.load(held), outer, align=8)
+            return context.get_dummy_value()
+
+        return types.void(data, indices, start, stop, W, v), code
+
+    return function
+
+
+def _multiply_add(builder: Any, a: Any, b: Any, c: Any) -> Any:
+    return builder.fadd(builder.fmul(a, b, flags=("fast",)), c, flags=("fast",))
+
+
+def _dot(builder: Any, x: Any, line: Any, held: Any) -> None:
+    builder.store(_multiply_add(builder, x, builder.load(line, align=8), builder.load(held)), held)
+
+
+def _axpy(builder: Any, x: Any, line: Any, held: Any) -> None:
+    builder.store(_multiply_add(builder, x, builder.load(held), builder.load(line, align=8)), line, align=8)
+
+
+csr_dot8 = _csr_row_loop(_dot)  # v += sum_t data[t] W[indices[t]]
+csr_axpy8 = _csr_row_loop(_axpy)  # W[indices[t]] += data[t] v

@@ -32,6 +32,7 @@ class Kernel(Protocol):
     """What the solvers ask of a kernel."""
 
     n: int
+    dtype: Any
 
     def diagonal(self) -> NDArray[np.float64]: ...
 
@@ -116,9 +117,10 @@ class Points:
     right: Block  # (n, d')
     evaluate: Callable[[Block, Block], Block]
     n: int = field(init=False)
+    dtype: Any = field(init=False)
 
     def __post_init__(self) -> None:
-        self.n = len(self.left)
+        self.n, self.dtype = len(self.left), self.left.dtype
 
     def diagonal(self) -> NDArray[np.float64]:
         out = np.empty(self.n)
@@ -195,11 +197,10 @@ class Remembered:
     """
 
     def __init__(self, source: Kernel, megabytes: float) -> None:
-        self.source, self.megabytes, self.n = source, megabytes, source.n
+        self.source, self.megabytes, self.n, self.dtype = source, megabytes, source.n, source.dtype
         self._slot = np.full(self.n, -1)  # example -> where its row is kept
-        probe = source.block(slice(0, 1), slice(0, 1))
-        self.capacity = int(min(self.n, megabytes * 2**20 // (max(self.n, 1) * probe.itemsize)))
-        self._rows = np.empty((self.capacity, self.n), probe.dtype)
+        self.capacity = int(min(self.n, megabytes * 2**20 // (self.n * np.dtype(self.dtype).itemsize)))
+        self._rows = np.empty((self.capacity, self.n), self.dtype)
         self._owner = np.full(self.capacity, -1)  # slot -> example
         self._next = 0
 

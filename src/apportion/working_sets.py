@@ -34,10 +34,16 @@ from ._jit import fmax, jit
 from .kernels import Kernel, Remembered
 
 Array = NDArray[np.float64]
+Members = NDArray[np.intp]
+Each = Callable[..., Iterable[Any]]  # map, or the map of a pool of threads
+Watch = Callable[[int, float], None]  # called with (rounds done, relative gap) after each round
 
 NEVER = -1e300  # added to E it keeps an example from being chosen
 BLOCK = 256  # examples a partial maximum is kept for
 ROWS, COLUMNS = 240, 1000  # a panel tile stays in the second-level cache; not powers of two, which collide there
+WHOLE = 1500  # samples up to about this size are solved with their whole kernel matrix
+GROWTH = 4  # each sample is this much larger than the one before
+SAMPLE_TOL = 0.1  # relative gap at which a sample has taught enough
 
 
 @dataclass
@@ -45,21 +51,20 @@ class BinaryOutputs:
     """m binary problems on n examples sorted by class."""
 
     kernel: Kernel
-    starts: NDArray[np.intp]  # (k + 1,): class c holds examples starts[c] .. starts[c + 1] - 1
+    starts: Members  # (k + 1,): class c holds examples starts[c] .. starts[c + 1] - 1
     sign: Array  # (m, k)
     margin: Array  # (m, k)
     box: Array  # (m, k): upper bound of alpha for an example of weight 1
     weight: Array  # (n,): sample weights
     offset: float | None  # t: None = free intercept
 
-    def take(self, index: NDArray[np.intp]) -> BinaryOutputs:
+    def take(self, index: Members) -> BinaryOutputs:
         starts = np.searchsorted(index, self.starts)
-        return BinaryOutputs(
-            self.kernel.take(index), starts, self.sign, self.margin, self.box, self.weight[index], self.offset
-        )
+        kernel, weight = self.kernel.take(index), self.weight[index]
+        return BinaryOutputs(kernel, starts, self.sign, self.margin, self.box, weight, self.offset)
 
     @property
-    def labels(self) -> NDArray[np.intp]:
+    def labels(self) -> Members:
         return np.repeat(np.arange(len(self.starts) - 1), np.diff(self.starts))
 
 
@@ -99,7 +104,7 @@ def _move(E, row_i, row_j, grow, shrink, step):  # type: ignore[no-untyped-def]
 
 @jit
 def _smo(K, diagonal, beta, E, lower, upper, eps, max_steps):  # type: ignore[no-untyped-def]
-    """Maximise over beta with sum(beta) kept, until no pair violates by more than eps. Changes beta and E. Returns b, steps."""
+    """Maximise over beta with sum(beta) kept, until no pair violates by more than eps. Changes beta and E."""
     n = beta.size
     blocks = (n + BLOCK - 1) // BLOCK
     grow = np.empty(n)
@@ -153,33 +158,53 @@ def _smo(K, diagonal, beta, E, lower, upper, eps, max_steps):  # type: ignore[no
             a, z = p * BLOCK, min(n, p * BLOCK + BLOCK)
             high[p], low[p] = _move(E[a:z], row_i[a:z], row_j[a:z], grow[a:z], shrink[a:z], step)
         steps += 1
-    total, count = 0.0, 0
-    for t in range(n):
-        if grow[t] == 0.0 and shrink[t] == 0.0:
-            total += E[t]
-            count += 1
-    return (total / count if count else 0.5 * (np.max(high) - np.max(low))), steps
+    return steps
 
 
 # ---------------------------------------------------------------- over all examples
 
 
 @jit
+def _middle(beta, E, starts, sign, box, weight):  # type: ignore[no-untyped-def]
+    """The free intercept: the mean of E over examples inside their bounds; where there is none, between the two extremes."""
+    total, count, high, low = 0.0, 0, NEVER, -NEVER
+    for c in range(starts.size - 1):
+        s = sign[c]
+        for i in range(starts[c], starts[c + 1]):
+            alpha, upper = s * beta[i], box[c] * weight[i]
+            if 0.0 < alpha < upper:
+                total += E[i]
+                count += 1
+            if (s > 0.0 and alpha < upper) or (s < 0.0 and alpha > 0.0):
+                high = max(high, E[i])
+            if (s < 0.0 and alpha < upper) or (s > 0.0 and alpha > 0.0):
+                low = min(low, E[i])
+    if count:
+        return total / count
+    if high == NEVER or low == -NEVER:  # one side only: any intercept beyond it is optimal
+        return high if low == -NEVER else low
+    return 0.5 * (high + low)
+
+
+@jit
 def _scan(beta, E, b, starts, sign, margin, box, weight, violation):  # type: ignore[no-untyped-def]
-    """violation[i] of the conditions at intercept b; returns the gap, the hinge loss, beta' K beta and the largest violation."""
+    """Gap, hinge loss, beta' K beta and largest violation at intercept b.
+
+    violation[i] = |z_i| where example i could still move, -|z_i| where it is settled at a bound, z = margin - sign * score.
+    """
     gap, hinge, quadratic, worst = 0.0, 0.0, 0.0, 0.0
     for c in range(starts.size - 1):
         s, mu, u = sign[c], margin[c], box[c]
         for i in range(starts[c], starts[c + 1]):
             upper = u * weight[i]
             alpha = s * beta[i]
-            z = s * (E[i] - b)  # = margin - sign * score
+            z = s * (E[i] - b)
             slack = upper * max(z, 0.0)
             gap += slack - alpha * z
             hinge += slack
             quadratic += alpha * (mu - s * E[i])
-            v = z if alpha < upper else min(z, 0.0)
-            v = max(v, 0.0) if alpha <= 0.0 else abs(v)
+            settled = (alpha <= 0.0 and z <= 0.0) or (alpha >= upper and z >= 0.0)
+            v = -abs(z) if settled else abs(z)
             violation[i] = v
             worst = max(worst, v)
     return gap, hinge, quadratic, worst
@@ -198,16 +223,10 @@ def _axpy(total, v, p):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _subtract(E, total):  # type: ignore[no-untyped-def]
-    for c in range(total.size):
-        E[c] -= total[c]
-
-
-@jit
 def _apply(step, tile, E, outputs, columns):  # type: ignore[no-untyped-def]
     """E[outputs, columns] -= step @ tile, skipping the many zeros of step: an output changes few of the rows."""
     total = np.empty(tile.shape[1], tile.dtype)
-    rows = np.empty(tile.shape[0] + 3, np.int64)
+    rows = np.empty(tile.shape[0], np.int64)
     for r in range(outputs.size):
         v, count = step[r], 0
         for q in range(v.size):
@@ -230,23 +249,52 @@ def _apply(step, tile, E, outputs, columns):  # type: ignore[no-untyped-def]
             target[columns[c]] -= total[c]
 
 
-class _Outputs:
-    """The state of the m outputs on one sample, and the rounds that improve it."""
+def panel(kernel: Kernel, rows: Members, step: Array, outputs: Members, E: Array, columns: Members | None, each: Each) -> None:
+    """E[outputs, columns] -= step @ K[rows, columns], tile by tile; each kernel value is computed once for all outputs."""
+    if isinstance(kernel, Remembered):
+        kernel.remember(rows)
+    step = step.astype(kernel.dtype)
+    every = np.arange(kernel.n) if columns is None else columns
 
-    def __init__(self, problem: BinaryOutputs, beta: Array, E: Array, b: Array, each: Callable[..., Iterable[Any]]) -> None:
-        self.problem, self.beta, self.E, self.b, self.each = problem, beta, E, b, each
+    def one(start: int) -> None:
+        cols = every[start : start + COLUMNS]
+        where = slice(cols[0], cols[-1] + 1) if columns is None else cols
+        for r in range(0, len(rows), ROWS):
+            _apply(step[:, r : r + ROWS], kernel.block(rows[r : r + ROWS], where), E, outputs, cols)
+
+    list(each(one, range(0, len(every), COLUMNS)))
+
+
+class _Sample:
+    """The m outputs on some of the examples, and the rounds that improve them."""
+
+    def __init__(self, problem: BinaryOutputs, beta: Array, E: Array, each: Each) -> None:
+        self.problem, self.beta, self.E, self.each = problem, beta, E, each
         m, n = beta.shape
+        self.b, self.gap, self.hinge, self.quadratic, self.worst = np.zeros((5, m))
+        self.violation = np.empty((m, n))
+        self.in_set = beta != 0
         self.labels = problem.labels
         self.diagonal = problem.kernel.diagonal()
-        self.violation = np.empty((m, n))
-        self.gap, self.hinge, self.quadratic, self.worst = np.full((4, m), np.inf)
-        self.in_set = beta != 0
+        self.whole = problem.kernel.block(slice(0, n), slice(0, n)) if n <= 1.5 * WHOLE else None
+        self.scan(np.arange(m))
 
-    def scan(self, outputs: Iterable[int]) -> None:
+    @property
+    def primal(self) -> Array:
+        return 0.5 * self.quadratic + self.hinge
+
+    @property
+    def relative_gap(self) -> float:
+        return float(self.gap.sum() / max(self.primal.sum(), np.finfo(float).tiny))
+
+    def scan(self, outputs: Members) -> None:
+        """Intercept, certificate and violations of the outputs from beta and E."""
         p = self.problem
 
         def one(j: int) -> None:
-            if p.offset is not None:
+            if p.offset is None:
+                self.b[j] = _middle(self.beta[j], self.E[j], p.starts, p.sign[j], p.box[j], p.weight)
+            else:
                 self.b[j] = p.offset * self.beta[j].sum()
             self.gap[j], self.hinge[j], self.quadratic[j], self.worst[j] = _scan(
                 self.beta[j], self.E[j], self.b[j], p.starts, p.sign[j], p.margin[j], p.box[j], p.weight, self.violation[j]
@@ -256,160 +304,100 @@ class _Outputs:
 
         list(self.each(one, outputs))
 
-    @property
-    def primal(self) -> Array:
-        return 0.5 * self.quadratic + self.hinge
-
-    def unfinished(self, tol: float) -> NDArray[np.intp]:
-        """Outputs whose gap is over their share of what the whole may leave."""
-        if self.gap.sum() <= tol * self.primal.sum():
+    def unfinished(self, tol: float) -> Members:
+        """The outputs whose gap is over their share of what may remain in all."""
+        if self.relative_gap <= tol:
             return np.empty(0, dtype=np.intp)
         return np.flatnonzero(self.gap > 0.9 * tol * np.maximum(self.primal, self.primal.mean()))
 
-    def working_set(self, j: int) -> NDArray[np.intp]:
-        """Support vectors that are not far inside their bounds, and the worst violators: as many as the set holds already."""
+    def working_set(self, j: int) -> Members:
+        """What is in it already and not far inside its bound, and the worst violators, up to twice as many."""
         v, inside = self.violation[j], self.in_set[j]
-        if inside.any():
-            settled = np.abs(self.E[j] - self.b[j]) > 0.2 * self.worst[j]
-            inside &= ~(settled & (v == 0.0) & ((self.beta[j] == 0.0) | self._at_upper(j)))
+        inside &= v > -0.2 * self.worst[j]
         candidates = np.flatnonzero(~inside & (v > 0.0))
-        room = max(64, int(inside.sum()))
+        room = max(64, 2 * int(inside.sum()))
         if len(candidates) > room:
             candidates = candidates[np.argpartition(-v[candidates], room)[:room]]
         inside[candidates] = True
         return np.flatnonzero(inside)
 
-    def _at_upper(self, j: int) -> NDArray[np.bool_]:
-        return np.abs(self.beta[j]) >= self.problem.box[j][self.labels] * self.problem.weight
-
-    def solve(self, j: int, members: NDArray[np.intp], eps: float, K: Any = None) -> NDArray[np.intp]:
-        """Solve output j on `members`; returns those that changed. E is right on `members` afterwards, elsewhere not yet."""
-        p, size = self.problem, len(members)
-        dummy = int(p.offset is not None)
-        if K is None or dummy:
-            inner = p.kernel.block(members, members) if K is None else K
-            K = inner
-            if dummy:
-                K = np.zeros((size + 1, size + 1), inner.dtype)
-                K[:size, :size] = inner
-                K[size, size] = p.offset
+    def solve(self, j: int, eps: float) -> tuple[Members, Array]:
+        """Solve output j on its working set; returns the members that changed, and by how much."""
+        p, size = self.problem, self.beta.shape[1]
+        members = np.arange(size) if self.whole is not None else self.working_set(j)
+        K = self.whole if self.whole is not None else p.kernel.block(members, members)
         labels = self.labels[members]
-        sign = p.sign[j][labels]
-        upper = p.box[j][labels] * p.weight[members]
-        lower = np.where(sign > 0, 0.0, -upper)
-        upper = np.where(sign > 0, upper, 0.0)
-        beta, E, diagonal = self.beta[j, members], self.E[j, members], self.diagonal[members]
-        if dummy:
+        positive = p.sign[j][labels] > 0
+        reach = p.box[j][labels] * p.weight[members]
+        lower, upper = np.where(positive, 0.0, -reach), np.where(positive, reach, 0.0)
+        before = self.beta[j, members]
+        beta, E, diagonal = before.copy(), self.E[j, members], self.diagonal[members]
+        if p.offset is not None:  # the dummy example
+            K = np.pad(K, (0, 1))
+            K[-1, -1] = p.offset
             rest = -self.beta[j].sum()
-            beta, E = np.append(beta, rest), np.append(E, -p.offset * rest)
+            beta, E, diagonal = np.append(beta, rest), np.append(E, -p.offset * rest), np.append(diagonal, p.offset)
             lower, upper = np.append(lower, NEVER), np.append(upper, -NEVER)
-            diagonal = np.append(diagonal, p.offset)
-        self.b[j], _ = _smo(K, diagonal, beta, E, lower, upper, eps, 1000 + 100 * size)
-        beta = beta[:size]
-        delta = beta - self.beta[j, members]
+        _smo(K, diagonal, beta, E, lower, upper, eps, 10_000 + 100 * len(members))
+        beta = beta[: len(members)]
         self.beta[j, members] = beta
-        changed = delta != 0
-        self._delta[j] = members[changed], delta[changed]
-        return members[changed]
+        if self.whole is not None:
+            self.E[j] = E[:size]
+        changed = np.flatnonzero(beta != before)
+        return members[changed], (beta - before)[changed]
 
-    def round(self, outputs: NDArray[np.intp], tol: float, K: Any = None) -> None:
-        """One working set for each of `outputs`, then one panel over all rows that changed."""
-        self._delta: dict[int, tuple[NDArray[np.intp], Array]] = {}
-        share = tol * np.maximum(self.primal, self.primal.mean())
-
-        def one(j: int) -> None:
-            members = self.working_set(j) if K is None else np.arange(self.beta.shape[1])
-            alphas = max(np.abs(self.beta[j]).sum(), 1e-300)
-            self.solve(j, members, max(0.01 * self.worst[j], 0.5 * share[j] / alphas), K)
-
-        list(self.each(one, outputs))
-        rows = np.unique(np.concatenate([self._delta[j][0] for j in outputs]))
-        if not len(rows):
-            return
-        step = np.zeros((len(outputs), len(rows)), K.dtype if K is not None else np.float32)
-        for r, j in enumerate(outputs):
-            step[r, np.searchsorted(rows, self._delta[j][0])] = self._delta[j][1]
-        panel(self.problem.kernel, rows, step, outputs, self.E, slice(0, self.beta.shape[1]), self.each)
+    def round(self, outputs: Members, tol: float) -> None:
+        """Solve each output on its working set, then bring the scores of all examples up to date with one panel."""
+        # a problem solved to violation eps has a gap of about eps * sum(alpha); never tighter than the outside is worth
+        share = 0.5 * tol * np.maximum(self.primal, self.primal.mean())
+        alphas = np.abs(self.beta).sum(axis=1)
+        eps = np.clip(share / np.maximum(alphas, share), 0.01 * self.worst, 0.3 * self.worst)
+        changes = list(self.each(lambda j: self.solve(j, eps[j]), outputs))
+        rows = np.unique(np.concatenate([members for members, _ in changes]))
+        if self.whole is None and len(rows):
+            step = np.zeros((len(outputs), len(rows)))
+            for r, (members, delta) in enumerate(changes):
+                step[r, np.searchsorted(rows, members)] = delta
+            panel(self.problem.kernel, rows, step, outputs, self.E, None, self.each)
+        self.scan(outputs)
 
 
-def panel(
-    kernel: Kernel,
-    rows: NDArray[np.intp],
-    step: Block,
-    outputs: NDArray[np.intp],
-    E: Array,
-    columns: Any,
-    each: Callable[..., Iterable[Any]],
-) -> None:
-    """E[outputs, columns] -= step @ K[rows, columns], tile by tile; each kernel value is computed once for all outputs."""
-    if isinstance(kernel, Remembered):
-        kernel.remember(rows)
-    every = np.arange(kernel.n)[columns]
-
-    def one(start: int) -> None:
-        cols = every[start : start + COLUMNS]
-        where = slice(cols[0], cols[-1] + 1) if isinstance(columns, slice) else cols
-        for r in range(0, len(rows), ROWS):
-            _apply(step[:, r : r + ROWS], kernel.block(rows[r : r + ROWS], where), E, outputs, cols)
-
-    list(each(one, range(0, len(every), COLUMNS)))
-
-
-Block = NDArray[Any]
-
-
-def solve_binary_outputs(problem, tol, max_iter, each, beta=None, trace=None):
-    n, m = problem.kernel.n, len(problem.sign)
-    labels = problem.labels
-    E = (problem.sign * problem.margin)[:, labels].copy()
-    b = np.zeros(m)
+def nested_samples(starts: Members) -> list[Members]:
+    """Index sets, each holding the one before, with the class shares of the whole; the last is everything."""
     rng = np.random.default_rng(0)
-    if beta is None:
-        beta = np.zeros((m, n))
-        levels = nested_samples(problem.starts, rng)
-    else:
-        levels = [np.arange(n)]
-    done = 0
-    for depth, members in enumerate(levels):
-        last = depth == len(levels) - 1
-        sub = problem if last else problem.take(members)
-        state = _Outputs(sub, beta[:, members], E[:, members], b, each)
-        goal = tol if last else max(tol, LEVEL_TOL)
-        state.scan(range(m))
-        if depth == 0 and len(members) <= 3000:
-            K = sub.kernel.block(np.arange(len(members)), np.arange(len(members)))
-            def first(j):
-                state._delta = {}
-                
-                state.solve(j, np.arange(len(members)), FIRST_EPS, K)
-            state._delta = {}
-            def one(j):
-                state.solve(j, np.arange(len(members)), FIRST_EPS if not last else 1e-3, K)
-            list(each(one, range(m)))
-            # E right on all
-            rows = np.arange(len(members))
-            state.E = (problem.sign * problem.margin)[:, sub.labels] - state.beta @ K
-            state.scan(range(m)); done += 1
-        while len(active := state.unfinished(goal)) and done < max_iter:
-            state.round(active, goal)
-            state.scan(active)
-            done += 1
-            if trace is not None: trace.append((len(members), len(active), state.gap.sum()/state.primal.sum(), state.in_set.sum(1).mean(), np.any(state.beta!=0,axis=0).sum()))
-        beta[:, members], E[:, members] = state.beta, state.E
-        if not last:
-            fresh = np.setdiff1d(levels[depth + 1], members, assume_unique=True)
-            rows = np.flatnonzero(beta.any(axis=0))
-            panel(problem.kernel, rows, beta[:, rows].astype(np.float32), np.arange(m), E, fresh, each)
-    return beta, E, b, state, done
-
-LEVEL_TOL = 0.03
-FIRST_EPS = 0.1
-SMALLEST = 1500
-def nested_samples(starts, rng):
-    n = starts[-1]
-    orders = [rng.permutation(np.arange(a, z)) for a, z in zip(starts[:-1], starts[1:])]
+    orders = [rng.permutation(np.arange(a, z)) for a, z in zip(starts[:-1], starts[1:], strict=True)]
+    n = int(starts[-1])
     sizes = [n]
-    while sizes[0] > 1.5*SMALLEST:
-        nxt = sizes[0]//4
-        sizes.insert(0, nxt if nxt > 1.5*SMALLEST else SMALLEST)
-    return [np.sort(np.concatenate([o[: int(np.ceil(len(o) * s / n))] for o in orders])) for s in sizes]
+    while sizes[0] > 1.5 * WHOLE:
+        sizes.insert(0, max(sizes[0] // GROWTH, WHOLE))
+    return [np.sort(np.concatenate([order[: -(-len(order) * size // n)] for order in orders])) for size in sizes]
+
+
+def solve_binary_outputs(
+    problem: BinaryOutputs, *, tol: float, max_iter: int, each: Each = map, beta: Array | None = None, watch: Watch | None = None
+) -> tuple[Array, Array, Array, Array, int]:
+    """Solve to a relative duality gap of `tol`, from `beta` (m, n) where it is given.
+
+    Returns beta (m, n), intercepts (m,), primal values (m,), gaps (m,) and the number of rounds.
+    """
+    m, n = len(problem.sign), problem.kernel.n
+    E = (problem.sign * problem.margin)[:, problem.labels]
+    outputs = np.arange(m)
+    samples = nested_samples(problem.starts) if beta is None else [np.arange(n)]
+    beta = np.zeros((m, n)) if beta is None else beta.copy()
+    rounds, known = 0, np.empty(0, dtype=np.intp)
+    for members in samples:
+        last = len(members) == n
+        rows = np.flatnonzero(beta.any(axis=0))
+        if len(rows):
+            fresh = np.setdiff1d(members, known, assume_unique=True)
+            panel(problem.kernel, rows, beta[:, rows], outputs, E, None if len(fresh) == n else fresh, each)
+        sample = _Sample(problem if last else problem.take(members), beta[:, members], E[:, members], each)
+        goal = tol if last else max(tol, SAMPLE_TOL)
+        while len(active := sample.unfinished(goal)) and rounds < max_iter:
+            sample.round(active, goal)
+            rounds += 1
+            if watch is not None:
+                watch(rounds, sample.relative_gap)
+        beta[:, members], E[:, members], known = sample.beta, sample.E, members
+    return beta, sample.b, sample.primal, sample.gap, rounds

@@ -1,0 +1,674 @@
+"""Dual coordinate ascent: one example at a time, all its outputs at once.
+
+The plain form of the solver and the reference of the others. Example i, of class y, owns the variables alpha_i (R,), one for each row
+of the table, with 0 <= alpha_ir <= U_i weights[y, r] (shared slack: sum_r alpha_ir <= U_i weights[y]). With f = W x_i + b its raw
+scores and h = |x_i|^2 + t its squared length, constant feature included, its part of the dual is
+
+    max_d  sum_r d_r z_r - h/2 |sum_r d_r codes[y, r]|^2,      z_r = margins[y, r] - codes[y, r] . f,
+
+solved in place; then W += x_i (outer) sum_r d_r codes[y, r]. The row x_i is loaded once and serves all outputs.
+
+Linear machines keep W; the intercept is b = shift + t sum_i beta_i: the weight of a constant feature of value sqrt(t). Kernel
+machines keep the scores of a working set and its small kernel matrix, and bring all scores up to date panel by panel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numba import types
+from numba.extending import overload
+from numpy.typing import NDArray
+from scipy import sparse
+
+from ._jit import LANES, csr_axpy8, csr_dot8, fmax, fmin, jit, prefetch
+from .kernels import Kernel
+from .working_sets import SAMPLE_TOL, WHOLE, Each, Watch, nested_samples, panel
+
+Array = NDArray[np.float64]
+
+AHEAD = 3  # rows asked for before their turn
+INNER_SWEEPS = 20  # passes over the rows of one example
+TINY, HUGE = 1e-12, 1e300
+
+
+# ---------------------------------------------------------------- rows of X: dense (n, d), or CSR as (data, indices, indptr)
+# Scores f (groups, lanes). Dense X goes with W (groups, lanes, d): long products. CSR goes with W (groups, d, lanes): the eight
+# weights of a feature are one cache line, and the loops over LANES are one vector instruction each.
+
+
+def row_scores(X, i, W, f):  # type: ignore[no-untyped-def]
+    """f = the scores of example i"""
+
+
+def row_add(X, i, W, step):  # type: ignore[no-untyped-def]
+    """W += step (outer) x_i"""
+
+
+@overload(row_scores)
+def _row_scores(X, i, W, f):  # type: ignore[no-untyped-def]
+    if isinstance(X, types.Array):
+
+        def dense(X, i, W, f):  # type: ignore[no-untyped-def]
+            x = X[i]
+            for g in range(f.shape[0]):
+                for c in range(f.shape[1]):
+                    w, total = W[g, c], 0.0
+                    for t in range(x.size):
+                        total += x[t] * w[t]
+                    f[g, c] = total
+
+        return dense
+
+    def csr(X, i, W, f):  # type: ignore[no-untyped-def]
+        data, indices, indptr = X
+        start, stop = indptr[i], indptr[i + 1]
+        for g in range(f.shape[0]):
+            V, out = W[g], f[g]
+            if out.size == 1:
+                total = 0.0
+                for t in range(start, stop):
+                    total += data[t] * V[np.uint32(indices[t]), 0]
+                out[0] = total
+                continue
+            out[:] = 0.0
+            csr_dot8(data, indices, np.int64(start), np.int64(stop), V, out)
+
+    return csr
+
+
+@overload(row_add)
+def _row_add(X, i, W, step):  # type: ignore[no-untyped-def]
+    if isinstance(X, types.Array):
+
+        def dense(X, i, W, step):  # type: ignore[no-untyped-def]
+            x = X[i]
+            for g in range(step.shape[0]):
+                for c in range(step.shape[1]):
+                    if step[g, c] != 0.0:
+                        w, v = W[g, c], step[g, c]
+                        for t in range(x.size):
+                            w[t] += v * x[t]
+
+        return dense
+
+    def csr(X, i, W, step):  # type: ignore[no-untyped-def]
+        data, indices, indptr = X
+        start, stop = indptr[i], indptr[i + 1]
+        for g in range(step.shape[0]):
+            V, s = W[g], step[g]
+            if s.size == 1:
+                for t in range(start, stop):
+                    V[np.uint32(indices[t]), 0] += data[t] * s[0]
+                continue
+            csr_axpy8(data, indices, np.int64(start), np.int64(stop), V, s)
+
+    return csr
+
+
+def row_prefetch(X, i):  # type: ignore[no-untyped-def]
+    """Ask for row i ahead of its turn: rows are visited in random order, which the hardware cannot foresee."""
+
+
+@overload(row_prefetch)
+def _row_prefetch(X, i):  # type: ignore[no-untyped-def]
+    if isinstance(X, types.Array):
+
+        def dense(X, i):  # type: ignore[no-untyped-def]
+            for t in range(0, min(X.shape[1], 256), 8):
+                prefetch(X, i * X.shape[1] + t)
+
+        return dense
+
+    def csr(X, i):  # type: ignore[no-untyped-def]
+        data, indices, indptr = X
+        for t in range(indptr[i], min(indptr[i + 1], indptr[i] + 256), 8):
+            prefetch(data, np.int64(t))
+            prefetch(indices, np.int64(t))
+
+    return csr
+
+
+@jit
+def _shuffle(order, n, state):  # type: ignore[no-untyped-def]
+    """Fisher-Yates on the first n entries; state (1,) uint64 of an xorshift generator."""
+    x = state[0]
+    for i in range(n - 1, 0, -1):
+        x ^= x << np.uint64(13)
+        x ^= x >> np.uint64(7)
+        x ^= x << np.uint64(17)
+        j = np.int64(x % np.uint64(i + 1))
+        order[i], order[j] = order[j], order[i]
+    state[0] = x
+
+
+# ---------------------------------------------------------------- outputs that share no slack: a few of them at a time
+
+
+@jit
+def _sweep_outputs(X, y, h, weight, sign, margin, box, t, b, order, active, W, total, alpha, reach):  # type: ignore[no-untyped-def]
+    """One pass over the active examples for some outputs at intercepts b + t total, total[c] = sum_i beta_ic.
+
+    Returns (how many stay active, the worst violation met).
+
+    An example whose outputs are all settled at their bounds by more than reach[c], the violations of the pass before, is put aside.
+    """
+    m = total.size
+    scores, change, worst = np.empty((1, m)), np.empty((1, m)), np.zeros(m)
+    f, step = scores[0], change[0]
+    p = 0
+    while p < active:
+        i = order[p]
+        if p + AHEAD < active:
+            row_prefetch(X, order[p + AHEAD])
+            prefetch(alpha, order[p + AHEAD] * m)
+        c_i = y[i]
+        row_scores(X, i, W, scores)
+        inverse, u_i, a_i = 1.0 / h[i], weight[i], alpha[i]
+        s_i, margin_i, box_i = sign[c_i], margin[c_i], box[c_i]
+        moved, loose = 0.0, 0.0
+        for c in range(m):
+            z = margin_i[c] - s_i[c] * (f[c] + b[c] + t * total[c])
+            a = a_i[c]
+            new = fmin(fmax(a + z * inverse, 0.0), box_i[c] * u_i)
+            step[c] = s_i[c] * (new - a)
+            a_i[c] = new
+            worst[c] = fmax(worst[c], 0.0 if new == a else abs(z))
+            moved = fmax(moved, abs(new - a))
+            loose = fmax(loose, 1.0 if new != a or abs(z) <= reach[c] else 0.0)
+        if moved > 0.0:
+            row_add(X, i, W, change)
+            for c in range(m):
+                total[c] += step[c]
+        if loose == 0.0:
+            active -= 1
+            order[p], order[active] = order[active], order[p]
+        else:
+            p += 1
+    for c in range(m):
+        reach[c] = worst[c]
+    return active, np.max(worst)
+
+
+@jit
+def _certify_outputs(X, y, weight, sign, margin, box, b, W, alpha):  # type: ignore[no-untyped-def]
+    """(hinge loss, sum of U [z]_+ - alpha z) over all examples and outputs at intercepts b."""
+    m = b.size
+    scores = np.empty((1, m))
+    f = scores[0]
+    hinge, gap = 0.0, 0.0
+    for i in range(y.size):
+        row_scores(X, i, W, scores)
+        for c in range(m):
+            z = margin[y[i], c] - sign[y[i], c] * (f[c] + b[c])
+            slack = box[y[i], c] * weight[i] * max(z, 0.0)
+            hinge += slack
+            gap += slack - alpha[i, c] * z
+    return hinge, gap
+
+
+# ---------------------------------------------------------------- any table: all the rows of an example together
+
+
+@jit
+def _solve_box(z, a, upper, gram, h):  # type: ignore[no-untyped-def]
+    """Coordinate ascent on a (R,) within [0, upper]; z is kept right. Returns the largest violation met in the first sweep."""
+    first = 0.0
+    for sweep in range(INNER_SWEEPS):
+        worst = 0.0
+        for r in range(a.size):
+            new = min(max(a[r] + z[r] / max(h * gram[r, r], TINY), 0.0), upper[r])
+            d = new - a[r]
+            if d != 0.0:
+                worst = max(worst, abs(z[r]))
+                a[r] = new
+                for s in range(a.size):
+                    z[s] -= h * d * gram[r, s]
+        if sweep == 0:
+            first = worst
+        if worst <= 0.01 * first:
+            break
+    return first
+
+
+@jit
+def _solve_shared(z, a, upper, gram, h):  # type: ignore[no-untyped-def]
+    """The same with sum(a) <= upper[0]: steps between the row that gains most and the one that loses least; row -1 is the slack."""
+    first = 0.0
+    rest = upper[0]
+    for r in range(a.size):
+        rest -= a[r]
+    for sweep in range(INNER_SWEEPS * a.size):
+        up, down = -1, -1
+        high, low = 0.0, (0.0 if rest > 0.0 else HUGE)
+        for r in range(a.size):
+            if z[r] > high:
+                up, high = r, z[r]
+            if a[r] > 0.0 and z[r] < low:
+                down, low = r, z[r]
+        violation = high - low
+        if sweep == 0:
+            first = max(violation, 0.0)
+        if violation <= 0.01 * first or violation <= 0.0:
+            break
+        length = 0.0
+        if up >= 0:
+            length += gram[up, up]
+        if down >= 0:
+            length += gram[down, down]
+            if up >= 0:
+                length -= 2.0 * gram[up, down]
+        have = a[down] if down >= 0 else rest
+        d = min(violation / max(h * length, TINY), have)
+        if up >= 0:
+            a[up] += d
+        else:
+            rest += d
+        if down >= 0:
+            a[down] = 0.0 if d == have else a[down] - d
+        else:
+            rest = 0.0 if d == have else rest - d
+        for s in range(a.size):
+            change = 0.0
+            if up >= 0:
+                change += gram[up, s]
+            if down >= 0:
+                change -= gram[down, s]
+            z[s] -= h * d * change
+    return first
+
+
+@jit
+def solve_example(f, codes, margins, upper, gram, h, shared, a, z, before, step):  # type: ignore[no-untyped-def]
+    """Optimise the variables a (R,) of one example with scores f (m,); step (m,) = change of its beta. Returns the violation met."""
+    for r in range(a.size):
+        code, total = codes[r], 0.0
+        for c in range(f.size):
+            total += code[c] * f[c]
+        z[r] = margins[r] - total
+        before[r] = a[r]
+    violation = _solve_shared(z, a, upper, gram, h) if shared else _solve_box(z, a, upper, gram, h)
+    step[:] = 0.0
+    if violation > 0.0:
+        for r in range(a.size):
+            d = a[r] - before[r]
+            if d != 0.0:
+                code = codes[r]
+                for c in range(f.size):
+                    step[c] += d * code[c]
+    return violation
+
+
+@jit
+def _sweep_table(X, y, h, weight, codes, margins, boxes, gram, shared, t, b, order, active, W, total, alpha, reach, scores, change):  # type: ignore[no-untyped-def]
+    """As _sweep_outputs, for any table; scores and change (groups, lanes) are room to work in, reach (1,)."""
+    k, R, m = codes.shape
+    f, step = scores.reshape(m), change.reshape(m)
+    z, before, upper = np.empty(R), np.empty(R), np.empty(R)
+    worst = 0.0
+    p = 0
+    while p < active:
+        i = order[p]
+        c_i = y[i]
+        row_scores(X, i, W, scores)
+        for c in range(m):
+            f[c] += b[c] + t * total[c]
+        for r in range(R):
+            upper[r] = boxes[c_i, r] * weight[i]
+        violation = solve_example(f, codes[c_i], margins[c_i], upper, gram[c_i], h[i], shared, alpha[i], z, before, step)
+        if violation > 0.0:
+            worst = max(worst, violation)
+            row_add(X, i, W, change)
+            for c in range(m):
+                total[c] += step[c]
+            p += 1
+            continue
+        settled = True
+        for r in range(R):
+            if shared:
+                settled &= alpha[i, r] == 0.0 and z[r] < -reach[0]
+            else:
+                settled &= abs(z[r]) > reach[0] or upper[r] == 0.0
+        if settled:
+            active -= 1
+            order[p], order[active] = order[active], order[p]
+        else:
+            p += 1
+    reach[0] = worst
+    return active, worst
+
+
+@jit
+def _certify_table(X, y, weight, codes, margins, boxes, shared, b, W, alpha, scores):  # type: ignore[no-untyped-def]
+    """As _certify_outputs, for any table."""
+    k, R, m = codes.shape
+    f = scores.reshape(m)
+    hinge, gap = 0.0, 0.0
+    for i in range(y.size):
+        row_scores(X, i, W, scores)
+        largest = 0.0
+        for r in range(R):
+            z = margins[y[i], r]
+            for c in range(m):
+                z -= codes[y[i], r, c] * (f[c] + b[c])
+            slack = boxes[y[i], r] * weight[i] * max(z, 0.0)
+            gap -= alpha[i, r] * z
+            largest = max(largest, slack)
+            if not shared:
+                hinge += slack
+                gap += slack
+        if shared:
+            hinge += largest
+            gap += largest
+    return hinge, gap
+
+
+# ---------------------------------------------------------------- the drivers
+
+
+def _aligned(shape: tuple[int, ...]) -> Array:
+    """Zeros that start at a cache line."""
+    buffer = np.zeros(int(np.prod(shape)) + LANES)
+    skip = -(buffer.ctypes.data // 8) % LANES
+    return buffer[skip : skip + int(np.prod(shape))].reshape(shape)
+
+
+def _ascend(
+    sweep: Callable[[Any, int], tuple[int, float]],
+    certify: Callable[[], tuple[float, float]],
+    forget: Callable[[], None],
+    n: int,
+    *,
+    scale: float,
+    tol: float,
+    max_iter: int,
+    watch: Watch | None,
+) -> tuple[float, float, int]:
+    """Sweeps over random orders of the active examples; at rest, a certificate over all, and on if the gap is still too large.
+
+    Returns (primal, gap, sweeps).
+    """
+    order, active = np.arange(n), n
+    state = np.array([88172645463325252], dtype=np.uint64)
+    eps = 0.1 * scale
+    for iteration in range(1, max_iter + 1):
+        _shuffle(order, active, state)
+        active, worst = sweep(order, active)
+        if worst <= eps or active == 0 or iteration == max_iter:
+            primal, gap = certify()
+            if watch is not None:
+                watch(iteration, gap / max(primal, TINY))
+            if gap <= tol * primal:
+                break
+            eps = min(eps, max(worst, 1e-15 * scale)) * min(max(0.5 * tol * primal / gap, 0.05), 0.5)
+            active = n
+            forget()
+    return primal, gap, iteration
+
+
+def _csr_or_dense(X: Any) -> tuple[Any, Array]:
+    """X in the form the compiled loops take, and its squared row lengths."""
+    if sparse.issparse(X):
+        squares = np.asarray(X.multiply(X).sum(axis=1), dtype=float).ravel()
+        return (X.data, X.indices, X.indptr), squares
+    return X, np.einsum("ij,ij->i", X, X, dtype=np.float64)
+
+
+def solve_outputs(
+    X: Any,
+    y: NDArray[np.intp],
+    weight: Array,
+    sign: Array,
+    margin: Array,
+    box: Array,
+    t: float,
+    *,
+    tol: float,
+    max_iter: int,
+    shift: Array | None = None,
+    alpha: Array | None = None,
+    watch: Watch | None = None,
+) -> tuple[Array, Array, Array, float, float, int]:
+    """A few outputs that share no slack: sign, margin, box (m, k) with m <= LANES; X dense or CSR.
+
+    Returns W (m, d), intercepts (m,), alpha (n, m), primal, gap and the number of sweeps.
+    """
+    rows, squares = _csr_or_dense(X)
+    (n, d), m, k = X.shape, *sign.shape
+    csr = isinstance(rows, tuple)
+    lanes = LANES if csr and m > 1 else m
+    padded = np.zeros((4, k, lanes))  # outputs that do not exist have no room to move
+    padded[1] = -HUGE
+    padded[0, :, :m], padded[1, :, :m], padded[2, :, :m] = sign.T, margin.T, box.T
+    signs, margins, boxes = padded[:3]
+    b = np.zeros(lanes)
+    b[:m] = 0.0 if shift is None else shift
+    a = _aligned((n, lanes))
+    W = _aligned((1, d, lanes) if csr else (1, lanes, d))
+    total = np.zeros(lanes)
+    if alpha is not None:
+        a[:, :m] = np.clip(alpha, 0.0, boxes[y][:, :m] * weight[:, None])
+        beta = a[:, :m] * signs[y][:, :m]
+        total[:m] = beta.sum(axis=0)
+        pull = X.T @ beta  # (d, m)
+        W[0] = np.pad(pull, ((0, 0), (0, lanes - m))) if csr else pull.T
+    h = np.maximum(squares + t, TINY)
+    reach = np.full(lanes, HUGE)
+
+    def sweep(order: Any, active: int) -> tuple[int, float]:
+        return _sweep_outputs(rows, y, h, weight, signs, margins, boxes, t, b, order, active, W, total, a, reach)
+
+    def certify() -> tuple[float, float]:
+        hinge, gap = _certify_outputs(rows, y, weight, signs, margins, boxes, b + t * total, W, a)
+        return 0.5 * float((W**2).sum() + t * (total**2).sum()) + hinge, gap
+
+    primal, gap, sweeps = _ascend(
+        sweep, certify, lambda: reach.fill(HUGE), n, scale=float(np.abs(margin).max()), tol=tol, max_iter=max_iter, watch=watch
+    )
+    coef = W[0, :, :m].T if csr else W[0, :m]
+    return np.array(coef), (b + t * total)[:m], np.array(a[:, :m]), primal, gap, sweeps
+
+
+def solve_table(
+    X: Any,
+    y: NDArray[np.intp],
+    weight: Array,
+    codes: Array,
+    margins: Array,
+    boxes: Array,
+    shared: bool,
+    t: float,
+    *,
+    tol: float,
+    max_iter: int,
+    shift: Array | None = None,
+    alpha: Array | None = None,
+    watch: Watch | None = None,
+) -> tuple[Array, Array, Array, float, float, int]:
+    """Any table: codes (k, R, m), margins and boxes (k, R). Returns as `solve_outputs`, with alpha (n, R)."""
+    rows, squares = _csr_or_dense(X)
+    (n, d), (k, R, m) = X.shape, codes.shape
+    csr = isinstance(rows, tuple)
+    groups, lanes = (-(-m // LANES), LANES) if csr else (1, m)
+    wide = np.pad(codes, ((0, 0), (0, 0), (0, groups * lanes - m)))
+    gram = np.einsum("krm,ksm->krs", codes, codes)
+    b = np.zeros(groups * lanes)
+    b[:m] = 0.0 if shift is None else shift
+    a = np.zeros((n, R))
+    W = _aligned((groups, d, lanes) if csr else (1, m, d))
+    total = np.zeros(groups * lanes)
+    if alpha is not None:
+        a[:] = feasible(alpha, boxes[y] * weight[:, None], shared)
+        beta = np.einsum("ir,irm->im", a, wide[y])
+        total[:] = beta.sum(axis=0)
+        pull = X.T @ beta
+        W[:] = pull.reshape(d, groups, lanes).transpose(1, 0, 2) if csr else pull.T[None]
+    h = np.maximum(squares + t, TINY)
+    reach = np.full(1, HUGE)
+    scores, change = np.empty((2, groups, lanes))
+
+    def sweep(order: Any, active: int) -> tuple[int, float]:
+        state = (order, active, W, total, a, reach, scores, change)
+        return _sweep_table(rows, y, h, weight, wide, margins, boxes, gram, shared, t, b, *state)
+
+    def certify() -> tuple[float, float]:
+        hinge, gap = _certify_table(rows, y, weight, wide, margins, boxes, shared, b + t * total, W, a, scores)
+        return 0.5 * float((W**2).sum() + t * (total**2).sum()) + hinge, gap
+
+    primal, gap, sweeps = _ascend(
+        sweep, certify, lambda: reach.fill(HUGE), n, scale=float(np.abs(margins).max()), tol=tol, max_iter=max_iter, watch=watch
+    )
+    coef = W.transpose(1, 0, 2).reshape(d, -1)[:, :m].T if csr else W[0]
+    return np.array(coef), (b + t * total)[:m], a, primal, gap, sweeps
+
+
+def feasible(alpha: Array, upper: Array, shared: bool) -> Array:
+    """alpha (n, R) brought inside its bounds."""
+    a = np.clip(alpha, 0.0, upper)
+    if shared:
+        a *= np.minimum(1.0, upper[:, :1] / np.maximum(a.sum(axis=1, keepdims=True), TINY))
+    return a
+
+
+# ---------------------------------------------------------------- kernel machines: any table
+
+
+@jit
+def _violations(scores, b, y, weight, codes, margins, boxes, shared, alpha, out):  # type: ignore[no-untyped-def]
+    """out[i] = how much the dual could still gain from example i, about; returns (hinge loss, gap). scores (m, n)."""
+    k, R, m = codes.shape
+    f = np.empty(m)
+    hinge, gap = 0.0, 0.0
+    for i in range(y.size):
+        for c in range(m):
+            f[c] = scores[c, i] + b[c]
+        largest, spent, high, low = 0.0, 0.0, 0.0, HUGE
+        worst = 0.0
+        for r in range(R):
+            code, z, upper, a = codes[y[i], r], margins[y[i], r], boxes[y[i], r] * weight[i], alpha[i, r]
+            for c in range(m):
+                z -= code[c] * f[c]
+            slack = upper * max(z, 0.0)
+            gap -= a * z
+            spent += a
+            if shared:
+                largest = max(largest, slack)
+                high = max(high, z)
+                if a > 0.0:
+                    low = min(low, z)
+            else:
+                hinge += slack
+                gap += slack
+                if (z > 0.0 and a < upper) or (z < 0.0 and a > 0.0):
+                    worst = max(worst, abs(z))
+        if shared:
+            hinge += largest
+            gap += largest
+            if spent < boxes[y[i], 0] * weight[i] * (1.0 - 1e-12):
+                low = min(low, 0.0)
+            worst = max(high - low, 0.0) if low < HUGE else 0.0
+        out[i] = worst
+    return hinge, gap
+
+
+@jit
+def _sweep_members(K, scores, y, h, weight, codes, margins, boxes, gram, shared, t, b, total, alpha, beta):  # type: ignore[no-untyped-def]
+    """One pass over a working set with kernel matrix K and scores (m, size), in the order given. Returns the worst violation."""
+    R, m = codes.shape[1], codes.shape[2]
+    f, step, z, before, upper = np.empty(m), np.empty(m), np.empty(R), np.empty(R), np.empty(R)
+    worst = 0.0
+    for i in range(y.size):
+        c_i = y[i]
+        for c in range(m):
+            f[c] = scores[c, i] + b[c] + t * total[c]
+        for r in range(R):
+            upper[r] = boxes[c_i, r] * weight[i]
+        violation = solve_example(f, codes[c_i], margins[c_i], upper, gram[c_i], h[i], shared, alpha[i], z, before, step)
+        if violation <= 0.0:
+            continue
+        worst = max(worst, violation)
+        row = K[i]
+        for c in range(m):
+            v = step[c]
+            if v != 0.0:
+                total[c] += v
+                beta[c, i] += v
+                target = scores[c]
+                for q in range(row.size):
+                    target[q] += v * row[q]
+    return worst
+
+
+WORKING = 1000  # examples in a working set
+SWEEPS = 10  # passes over it
+
+
+def solve_table_kernel(
+    kernel: Kernel,
+    starts: NDArray[np.intp],
+    weight: Array,
+    codes: Array,
+    margins: Array,
+    boxes: Array,
+    shared: bool,
+    t: float,
+    *,
+    tol: float,
+    max_iter: int,
+    each: Each = map,
+    shift: Array | None = None,
+    alpha: Array | None = None,
+    watch: Watch | None = None,
+) -> tuple[Array, Array, float, float, int]:
+    """Any table on a kernel over examples sorted by class. Returns intercepts (m,), alpha (n, R), primal, gap and rounds."""
+    n, (k, R, m) = kernel.n, codes.shape
+    labels = np.repeat(np.arange(k), np.diff(starts))
+    gram = np.einsum("krm,ksm->krs", codes, codes)
+    b = np.zeros(m) if shift is None else shift
+    scores, beta, total = np.zeros((m, n)), np.zeros((m, n)), np.zeros(m)
+    samples = nested_samples(starts) if alpha is None else [np.arange(n)]
+    alpha = np.zeros((n, R)) if alpha is None else feasible(alpha, boxes[labels] * weight[:, None], shared)
+    for c in range(k):
+        beta[:, starts[c] : starts[c + 1]] = (alpha[starts[c] : starts[c + 1]] @ codes[c]).T
+    total[:] = beta.sum(axis=1)
+    outputs, rounds, known = np.arange(m), 0, np.empty(0, dtype=np.intp)
+    rng = np.random.default_rng(0)
+    for members in samples:
+        last = len(members) == n
+        rows = np.flatnonzero(beta.any(axis=0))
+        if len(rows):
+            fresh = np.setdiff1d(members, known, assume_unique=True)
+            panel(kernel, rows, -beta[:, rows], outputs, scores, None if len(fresh) == n else fresh, each)
+        part = kernel if last else kernel.take(members)
+        S, B, A = scores[:, members], beta[:, members], alpha[members]
+        y, w, h = labels[members], weight[members], np.maximum(part.diagonal() + t, TINY)
+        whole = part.block(slice(0, part.n), slice(0, part.n)) if part.n <= 1.5 * WHOLE else None
+        violation = np.empty(part.n)
+        while True:
+            hinge, gap = _violations(S, b + t * total, y, w, codes, margins, boxes, shared, A, violation)
+            primal = 0.5 * float((B * S).sum() + t * (total**2).sum()) + hinge
+            if watch is not None:
+                watch(rounds, gap / max(primal, TINY))
+            if gap <= (tol if last else max(tol, SAMPLE_TOL)) * primal or rounds >= max_iter:
+                break
+            rounds += 1
+            chosen = np.flatnonzero(violation > 0)
+            if whole is None and len(chosen) > WORKING:
+                chosen = chosen[np.argpartition(-violation[chosen], WORKING)[:WORKING]]
+            chosen = rng.permutation(chosen)
+            K = part.block(chosen, chosen) if whole is None else whole[np.ix_(chosen, chosen)]
+            inner, old, a = S[:, chosen], B[:, chosen], A[chosen]
+            new = old.copy()
+            args = y[chosen], h[chosen], w[chosen], codes, margins, boxes, gram, shared, t, b, total, a, new
+            goal = 0.1 * violation.max()
+            for _ in range(SWEEPS):
+                if _sweep_members(K, inner, *args) <= goal:
+                    break
+            A[chosen], B[:, chosen] = a, new
+            changed = np.flatnonzero((new != old).any(axis=0))
+            changed = changed[np.argsort(chosen[changed])]
+            panel(part, chosen[changed], (old - new)[:, changed], outputs, S, None, each)
+        scores[:, members], beta[:, members], alpha[members], known = S, B, A, members
+    return b + t * total, alpha, primal, gap, rounds

@@ -1,0 +1,516 @@
+"""The exact solver: (loss table, data) -> Solution with its certificate.
+
+    min  1/2 |W|^2 + C sum_i weight_i loss(W x_i + b, y_i)
+    max  sum_ir alpha_ir margin_ir - 1/2 sum_j |sum_ir alpha_ir code_irj phi(x_i)|^2,   0 <= alpha_ir <= C weight_i weight_ir
+
+Penalised intercept: b is the weight of a constant feature of value sqrt(t). Free: no penalty, so that sum_i beta_ij = 0 for each
+output j in the dual. None: b = 0.
+
+Which form solves what (all stop at the same relative duality gap):
+
+    table \\ data                     kernel                    dense, n >> d       other dense           CSR
+    one output a row (one-vs-rest,   working sets, SMO,        smoothed Newton     linear kernel, or     coordinate ascent,
+    apportioned, pairwise)           one panel for all                             coordinate ascent     eight outputs at a time
+    any other                        working sets of           coordinate ascent, all outputs of an example at once
+                                     coordinate ascent
+
+A free intercept outside the first row is found by the method of multipliers: solve with a penalised intercept around a shift, move
+the shift to the intercept found, repeat.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from threadpoolctl import ThreadpoolController
+
+from . import coordinate, newton, working_sets
+from .kernels import Kernel, make_kernel
+from .losses import LossTable
+
+Array = NDArray[np.float64]
+Watch = Callable[[int, float], None]
+
+
+@dataclass
+class Solution:
+    """What a solver found, and how far from the optimum it can be at most."""
+
+    alpha: Array  # (n, R) dual variables
+    intercept: Array  # (m,)
+    objective: float  # primal value
+    gap: float  # (primal - dual) / primal
+    n_iter: int
+    coef: Array | None = None  # (m, d), linear machines
+
+    def beta(self, table: LossTable, y: NDArray[np.intp]) -> Array:
+        """(n, m): sum_r alpha_ir codes[y_i, r], the coefficients of phi(x_i)."""
+        beta = np.empty((len(y), table.n_outputs))
+        for c in range(table.n_classes):
+            members = y == c
+            beta[members] = self.alpha[members] @ table.codes[c]
+        return beta
+
+
+@dataclass
+class Settings:
+    """What a fit asks of the solver."""
+
+    C: float = 1.0
+    offset: float | None = 1.0  # t: squared value of the constant feature; 0 = no intercept, None = free
+    tol: float = 1e-3
+    max_iter: int = 1000
+    n_jobs: int = 1
+    watch: Watch | None = None
+
+
+# ---------------------------------------------------------------- tables that fall apart into binary outputs
+
+
+@dataclass
+class Binary:
+    """Outputs that are binary problems on the same classes, in the order of `classes`."""
+
+    outputs: NDArray[np.intp]  # (m',) positions in the table
+    classes: NDArray[np.intp]  # (k',) the classes that take part
+    row: NDArray[np.intp]  # (m', k') row of the table that holds output j of class c
+    sign: Array  # (m', k')
+    size: Array  # (m', k'): a code of size a gives a [margin / a - sign f]_+, so alpha of the table is |beta| / a
+    margin: Array  # (m', k')
+    weight: Array  # (m', k')
+    mirror: NDArray[np.intp]  # (m',): position of the output this one is the negative of, or its own
+
+
+def binary_parts(table: LossTable) -> list[Binary] | None:
+    """The table as binary problems, grouped by the classes they see; None where rows or slack couple the outputs."""
+    codes = np.where(table.weights[:, :, None] > 0, table.codes, 0.0)
+    if (table.shared and codes.shape[1] > 1) or np.any((codes != 0).sum(axis=2) > 1) or np.any((codes != 0).sum(axis=1) > 1):
+        return None
+    groups: dict[tuple[int, ...], list[int]] = {}
+    for j in range(table.n_outputs):
+        groups.setdefault(tuple(np.flatnonzero(codes[:, :, j].any(axis=1))), []).append(j)
+    return [_binary(table, codes, np.array(outputs), np.array(classes)) for classes, outputs in groups.items() if classes]
+
+
+def _binary(table: LossTable, codes: Array, outputs: NDArray[np.intp], classes: NDArray[np.intp]) -> Binary:
+    row = np.array([[np.flatnonzero(codes[c, :, j])[0] for c in classes] for j in outputs])
+    code = codes[classes, row, outputs[:, None]]  # (m', k')
+    sign, size = np.sign(code), np.abs(code)
+    margin, weight = table.margins[classes, row] / size, table.weights[classes, row] * size
+    mirror = np.arange(len(outputs))
+    for j in range(len(outputs)):
+        for i in range(j):
+            if mirror[i] == i and np.all(sign[i] == -sign[j]) and np.all(margin[i] == margin[j]) and np.all(weight[i] == weight[j]):
+                mirror[j] = i
+                break
+    return Binary(outputs, classes, row, sign, size, margin, weight, mirror)
+
+
+def _spread(part: Binary, rows: NDArray[np.intp], labels: NDArray[np.intp], beta: Array, alpha: Array) -> None:
+    """Write beta (m', n') of a part, labels (n',) counted among its classes, into alpha (n, R) of the table."""
+    for j in range(len(part.outputs)):
+        alpha[rows, part.row[j][labels]] = np.abs(beta[j]) / part.size[j][labels]
+
+
+def _gather(part: Binary, own: NDArray[np.intp], rows: Any, labels: NDArray[np.intp], alpha: Array, upper: Array) -> Array:
+    """The way back, for the outputs `own`: beta (m'', n') from alpha, inside its bounds."""
+    beta = np.array([part.size[j][labels] * alpha[rows, part.row[j][labels]] for j in own])
+    return part.sign[own][:, labels] * np.minimum(beta, upper)
+
+
+# ---------------------------------------------------------------- threads
+
+_BLAS: list[ThreadpoolController] = []  # made once: it looks through all loaded libraries
+
+
+@contextmanager
+def _threads(n_jobs: int, blas: int = 1) -> Iterator[Callable[..., Iterable[Any]]]:
+    """A map over `n_jobs` threads. Matrix products inside use `blas` threads: results do not depend on n_jobs."""
+    if not _BLAS:
+        _BLAS.append(ThreadpoolController())
+    with _BLAS[0].limit(limits=blas, user_api="blas"):
+        if n_jobs == 1:
+            yield map
+        else:
+            with ThreadPoolExecutor(n_jobs) as pool:
+                yield pool.map
+
+
+# ---------------------------------------------------------------- kernel machines
+
+
+def solve_kernel(
+    table: LossTable, kernel: Kernel, y: NDArray[np.intp], sample_weight: Array, settings: Settings, start: Array | None = None
+) -> Solution:
+    """Solve on a kernel over the n examples, from alpha `start` (n, R) where it is given."""
+    parts = binary_parts(table)
+    with _threads(settings.n_jobs) as each:
+        if parts is None:
+            return _coupled_kernel(table, kernel, y, sample_weight, settings, start, each)
+        alpha, intercept = np.zeros((len(y), table.codes.shape[1])), np.zeros(table.n_outputs)
+        serial = len(parts) > 1  # many small problems: one thread each; one large problem: threads within
+
+        def one(part: Binary) -> tuple[float, float, int]:
+            return _binary_kernel(part, kernel, y, sample_weight, settings, start, map if serial else each, alpha, intercept)
+
+        done = list((each if serial else map)(one, parts))
+    objective, gap = sum(d[0] for d in done), sum(d[1] for d in done)
+    return Solution(alpha, intercept, objective, _relative(gap, objective), max(d[2] for d in done))
+
+
+def _relative(gap: float, primal: float) -> float:
+    return float(max(gap, 0.0) / max(primal, np.finfo(float).tiny))
+
+
+def _binary_kernel(
+    part: Binary,
+    kernel: Kernel,
+    y: NDArray[np.intp],
+    sample_weight: Array,
+    settings: Settings,
+    start: Array | None,
+    each: Callable[..., Iterable[Any]],
+    alpha: Array,
+    intercept: Array,
+) -> tuple[float, float, int]:
+    """Solve one part; writes its alpha and intercepts, returns (primal, gap, rounds)."""
+    order = np.argsort(y, kind="stable")
+    order = order[np.isin(y[order], part.classes)]
+    labels = np.searchsorted(part.classes, y[order])
+    own = np.flatnonzero(part.mirror == np.arange(len(part.mirror)))
+    whole = len(order) == kernel.n and np.all(np.diff(order) == 1)
+    problem = working_sets.BinaryOutputs(
+        kernel if whole else kernel.take(order),
+        np.searchsorted(labels, np.arange(len(part.classes) + 1)),
+        part.sign[own],
+        part.margin[own],
+        settings.C * part.weight[own],
+        sample_weight[order],
+        settings.offset,
+    )
+    beta = None
+    if start is not None:
+        beta = _gather(part, own, order, labels, start, problem.box[:, labels] * problem.weight)
+        beta = _balanced(beta) if settings.offset is None else beta
+    beta, b, primal, gap, rounds = working_sets.solve_binary_outputs(
+        problem, tol=settings.tol, max_iter=settings.max_iter, each=each, beta=beta, watch=settings.watch
+    )
+    at = np.searchsorted(own, part.mirror)  # output -> the one that was solved for it
+    side = np.where(part.mirror == np.arange(len(part.mirror)), 1.0, -1.0)
+    _spread(part, order, labels, beta[at], alpha)
+    intercept[part.outputs] = side * b[at]
+    return float(primal[at].sum()), float(gap[at].sum()), rounds
+
+
+def _balanced(beta: Array) -> Array:
+    """beta (m, n) with the heavier side of each output scaled down so that its sum is zero."""
+    up, down = np.maximum(beta, 0).sum(axis=1), -np.minimum(beta, 0).sum(axis=1)
+    both = np.minimum(up, down)
+    return np.where(beta > 0, beta * (both / np.maximum(up, 1e-300))[:, None], beta * (both / np.maximum(down, 1e-300))[:, None])
+
+
+def _coupled_kernel(
+    table: LossTable,
+    kernel: Kernel,
+    y: NDArray[np.intp],
+    sample_weight: Array,
+    settings: Settings,
+    start: Array | None,
+    each: Callable[..., Iterable[Any]],
+) -> Solution:
+    order = np.argsort(y, kind="stable")
+    sorted_kernel = kernel if np.all(np.diff(order) == 1) else kernel.take(order)
+    starts = np.searchsorted(y[order], np.arange(table.n_classes + 1))
+    weight, boxes = sample_weight[order], settings.C * table.weights
+
+    def solve(t: float, shift: Array | None, alpha: Array | None, tol: float, max_iter: int) -> Solution:
+        b, alpha, primal, gap, rounds = coordinate.solve_table_kernel(
+            sorted_kernel,
+            starts,
+            weight,
+            table.codes,
+            table.margins,
+            boxes,
+            table.shared,
+            t,
+            tol=tol,
+            max_iter=max_iter,
+            each=each,
+            shift=shift,
+            alpha=alpha,
+            watch=settings.watch,
+        )
+        return Solution(alpha, b, primal, _relative(gap, primal), rounds)
+
+    def quadratic(beta: Array) -> tuple[Array, float]:
+        """K beta (n, m) and beta' K beta."""
+        rows = np.flatnonzero(beta.any(axis=1))
+        scores = np.zeros((beta.shape[1], len(beta)))
+        working_sets.panel(sorted_kernel, rows, -beta[rows].T, np.arange(beta.shape[1]), scores, None, each)
+        return scores.T, float((beta * scores.T).sum())
+
+    begin = None if start is None else start[order]
+    if settings.offset is None:
+        scale = float(np.mean(sorted_kernel.diagonal()))
+        solution = _multipliers(solve, quadratic, table, y[order], weight, scale, settings, begin)
+    else:
+        solution = solve(settings.offset, None, begin, settings.tol, settings.max_iter)
+    alpha = np.empty_like(solution.alpha)
+    alpha[order] = solution.alpha
+    return replace(solution, alpha=alpha)
+
+
+# ---------------------------------------------------------------- the free intercept of coupled outputs
+
+
+def _multipliers(
+    solve: Callable[[float, Array | None, Array | None, float, int], Solution],
+    quadratic: Callable[[Array], tuple[Array, float]],
+    table: LossTable,
+    y: NDArray[np.intp],
+    weight: Array,
+    t: float,
+    settings: Settings,
+    alpha: Array | None,
+) -> Solution:
+    """Free intercept: solve with a penalised one around a shift, move the shift, until the balanced dual certifies the gap.
+
+    `solve(t, shift, alpha, tol, max_iter)` is the machine with a penalised intercept; `quadratic(beta)` gives its scores without
+    intercept (n, m) and |W|^2.
+    """
+    shift: Array | None = None
+    best: Solution | None = None
+    used, tol = 0, 0.3 * settings.tol
+    upper = settings.C * table.weights[y] * weight[:, None]
+    while True:
+        point = solve(t, shift, alpha, tol, max(settings.max_iter - used, 1))
+        used += max(point.n_iter, 1)
+        shift, alpha = point.intercept, point.alpha
+        balanced = balance(table, alpha, y, upper)
+        if balanced is not None:
+            scores, square = quadratic(replace(point, alpha=balanced).beta(table, y))
+            z = _terms(table, scores + shift, y)
+            slack = upper * np.maximum(z, 0.0)
+            hinge = float((slack.max(axis=1) if table.shared else slack.sum(axis=1)).sum())
+            primal = 0.5 * square + hinge
+            gap = _relative(hinge - float((balanced * z).sum()), primal)
+            if best is None or gap < best.gap:
+                best = Solution(balanced, shift, primal, gap, used)
+            if gap <= settings.tol:
+                break
+        if used >= settings.max_iter:
+            break
+        tol = max(0.3 * tol, 1e-2 * settings.tol)
+    return replace(best or point, n_iter=used)
+
+
+def _terms(table: LossTable, scores: Array, y: NDArray[np.intp]) -> Array:
+    """losses.terms without an (n, R, m) array."""
+    z = np.empty((len(y), table.codes.shape[1]))
+    for c in range(table.n_classes):
+        members = y == c
+        z[members] = table.margins[c] - scores[members] @ table.codes[c].T
+    return z
+
+
+def balance(table: LossTable, alpha: Array, y: NDArray[np.intp], upper: Array) -> Array | None:
+    """The nearest alpha within its bounds, about, with sum_i beta_ij = 0 for each output; None where there is none nearby.
+
+    Variables inside their bounds move by the same amount within (class, row): delta = -codes . lambda, lambda by least squares.
+    """
+    k, R, m = table.codes.shape
+    flat = table.codes.reshape(k * R, m)
+    a = alpha.copy()
+    size = np.abs(a).sum() + np.finfo(float).tiny
+    for attempt in range(30):
+        sums = np.zeros((k, R))
+        np.add.at(sums, y, a)
+        residual = sums.reshape(-1) @ flat
+        if np.abs(residual).max() <= 1e-13 * size:
+            return a
+        inside = (a > 0) & (a < upper) if attempt < 20 else (upper > 0)
+        counts = np.zeros((k, R))
+        np.add.at(counts, y, inside.astype(float))
+        normal = flat.T @ (counts.reshape(-1, 1) * flat)
+        step = -(flat @ np.linalg.lstsq(normal, residual, rcond=1e-12)[0]).reshape(k, R)
+        a = np.clip(a + step[y] * inside, 0.0, upper)
+        if table.shared:
+            a = coordinate.feasible(a, upper, True)
+    return None
+
+
+# ---------------------------------------------------------------- linear machines
+
+SMALL = 4000  # dense data of so few examples are solved through their kernel matrix
+
+
+def solve_linear(
+    table: LossTable, X: Any, y: NDArray[np.intp], sample_weight: Array, settings: Settings, start: Array | None = None
+) -> Solution:
+    """Solve on X (n, d), dense or CSR, from alpha `start` (n, R) where it is given."""
+    if settings.offset is not None or _solved_directly(table, X, settings):
+        return _linear(table, X, y, sample_weight, settings, None, start)
+
+    def solve(t: float, shift: Array | None, alpha: Array | None, tol: float, max_iter: int) -> Solution:
+        inner = replace(settings, offset=t, tol=tol, max_iter=max_iter)
+        return _linear(table, X, y, sample_weight, inner, shift, alpha)
+
+    def quadratic(beta: Array) -> tuple[Array, float]:
+        W = X.T @ beta
+        return np.asarray(X @ W), float((W**2).sum())
+
+    squares = X.multiply(X).sum() if sparse.issparse(X) else np.einsum("ij,ij->", X, X)
+    t = max(float(squares) / X.shape[0], 1e-6)
+    solution = _multipliers(solve, quadratic, table, y, sample_weight, t, settings, start)
+    return replace(solution, coef=np.asarray((X.T @ solution.beta(table, y)).T))
+
+
+def _newton_fits(X: Any, settings: Settings) -> bool:
+    n, d = X.shape
+    return not sparse.issparse(X) and n >= 5 * d and d <= 1000 and (X.dtype == np.float64 or settings.tol >= 1e-5)
+
+
+def _solved_directly(table: LossTable, X: Any, settings: Settings) -> bool:
+    """Whether a free intercept needs no outer loop."""
+    return binary_parts(table) is not None and (_newton_fits(X, settings) or (not sparse.issparse(X) and X.shape[0] <= SMALL))
+
+
+def _linear(
+    table: LossTable,
+    X: Any,
+    y: NDArray[np.intp],
+    sample_weight: Array,
+    settings: Settings,
+    shift: Array | None,
+    start: Array | None,
+) -> Solution:
+    """The intercept penalised around `shift` (m,), free, or none."""
+    n, d = X.shape
+    parts = binary_parts(table)
+    if parts is None:
+        W, b, alpha, primal, gap, sweeps = coordinate.solve_table(
+            X,
+            y,
+            sample_weight,
+            table.codes,
+            table.margins,
+            settings.C * table.weights,
+            table.shared,
+            settings.offset,
+            tol=settings.tol,
+            max_iter=settings.max_iter,
+            shift=shift,
+            alpha=start,
+            watch=settings.watch,
+        )
+        return Solution(alpha, b, primal, _relative(gap, primal), sweeps, W)
+    solution = Solution(np.zeros((n, table.codes.shape[1])), np.zeros(table.n_outputs), 0.0, 0.0, 0, np.zeros((table.n_outputs, d)))
+    for part in parts:
+        _binary_linear(part, X, y, sample_weight, settings, shift, start, solution)
+    return replace(solution, gap=_relative(solution.gap, solution.objective))
+
+
+def _binary_linear(
+    part: Binary,
+    X: Any,
+    y: NDArray[np.intp],
+    sample_weight: Array,
+    settings: Settings,
+    shift: Array | None,
+    start: Array | None,
+    solution: Solution,
+) -> None:
+    """Solve one part and add it to the solution (its gap in absolute terms)."""
+    members = np.isin(y, part.classes)
+    rows = np.flatnonzero(members)
+    if not members.all():
+        X, sample_weight, y = X[rows], sample_weight[rows], y[rows]
+    labels = np.searchsorted(part.classes, y)
+    own = np.flatnonzero(part.mirror == np.arange(len(part.mirror)))
+    problem = sample_weight, part.sign[own], part.margin[own], settings.C * part.weight[own]
+    beta = None if start is None else _gather(part, own, rows, labels, start, problem[3][:, labels] * sample_weight)
+    if _newton_fits(X, settings) and shift is None:
+        W, b, beta, primal, gap, done = _by_newton(X, labels, *problem, settings, beta)
+    elif not sparse.issparse(X) and len(rows) <= SMALL and shift is None:
+        W, b, beta, primal, gap, done = _by_kernel(X, labels, *problem, settings, beta)
+    else:
+        centre = None if shift is None else shift[part.outputs[own]]
+        W, b, beta, primal, gap, done = _by_coordinates(X, labels, *problem, settings, beta, centre)
+    at = np.searchsorted(own, part.mirror)
+    side = np.where(part.mirror == np.arange(len(part.mirror)), 1.0, -1.0)
+    _spread(part, rows, labels, beta[at], solution.alpha)
+    solution.coef[part.outputs] = side[:, None] * W[at]  # type: ignore[index]
+    solution.intercept[part.outputs] = side * b[at]
+    solution.objective += float(primal[at].sum())
+    solution.gap += float(gap[at].sum())
+    solution.n_iter = max(solution.n_iter, done)
+
+
+_Outcome = tuple[Array, Array, Array, Array, Array, int]  # W (m, d), b (m,), beta (m, n), primal (m,), gap (m,), iterations
+
+
+def _by_newton(X: Any, y: Any, weight: Array, sign: Array, margin: Array, box: Array, settings: Settings, beta: Any) -> _Outcome:
+    t, warm = settings.offset, None
+    if beta is not None:
+        warm = np.asarray(beta @ X, dtype=float), (t or 0.0) * beta.sum(axis=1)
+    with _threads(settings.n_jobs, blas=settings.n_jobs) as each:
+        return newton.solve_newton(
+            X, y, weight, sign, margin, box, t, tol=settings.tol, max_iter=settings.max_iter, each=each, start=warm, watch=settings.watch
+        )
+
+
+def _by_kernel(X: Any, y: Any, weight: Array, sign: Array, margin: Array, box: Array, settings: Settings, beta: Any) -> _Outcome:
+    order = np.argsort(y, kind="stable")
+    points = make_kernel(X[order], "linear", dtype=np.float64)
+    starts = np.searchsorted(y[order], np.arange(sign.shape[1] + 1))
+    problem = working_sets.BinaryOutputs(points, starts, sign, margin, box, weight[order], settings.offset)
+    if beta is not None:
+        beta = beta[:, order]
+        beta = _balanced(beta) if settings.offset is None else beta
+    with _threads(settings.n_jobs) as each:
+        found, b, primal, gap, rounds = working_sets.solve_binary_outputs(
+            problem, tol=settings.tol, max_iter=settings.max_iter, each=each, beta=beta, watch=settings.watch
+        )
+    beta = np.empty_like(found)
+    beta[:, order] = found
+    return np.asarray(beta @ X), b, beta, primal, gap, rounds
+
+
+def _by_coordinates(
+    X: Any, y: Any, weight: Array, sign: Array, margin: Array, box: Array, settings: Settings, beta: Any, shift: Any
+) -> _Outcome:
+    groups = -(-len(sign) // coordinate.LANES)
+    groups += groups > 1 and groups % 2  # an even number, so that two threads share the work
+
+    def one(part: NDArray[np.intp]) -> tuple[Array, Array, Array, float, float, int]:
+        return coordinate.solve_outputs(
+            X,
+            y,
+            weight,
+            sign[part],
+            margin[part],
+            box[part],
+            settings.offset,
+            tol=settings.tol,
+            max_iter=settings.max_iter,
+            shift=None if shift is None else shift[part],
+            alpha=None if beta is None else np.abs(beta[part]).T,
+            watch=settings.watch,
+        )
+
+    with _threads(settings.n_jobs) as each:
+        done = list(each(one, np.array_split(np.arange(len(sign)), groups)))
+    W, b = np.concatenate([d[0] for d in done]), np.concatenate([d[1] for d in done])
+    alpha = np.concatenate([d[2] for d in done], axis=1).T
+    # the solver certifies a group as a whole: its outputs share its value and gap equally
+    sizes = [len(d[1]) for d in done]
+    primal = np.concatenate([np.full(s, d[3] / s) for s, d in zip(sizes, done, strict=True)])
+    gap = np.concatenate([np.full(s, d[4] / s) for s, d in zip(sizes, done, strict=True)])
+    return W, b, sign[:, y] * alpha, primal, gap, max(d[5] for d in done)

@@ -1,0 +1,1 @@
+"""Studies: the paper's experiments, and what they are compared with."""
