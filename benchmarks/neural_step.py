@@ -2,9 +2,9 @@
 
     python benchmarks/neural_step.py [--device cpu|cuda] [--out results/neural_step.json]
 
-The steps of the losses take turns (one of each, again and again), so that a change of clock or load meets all alike;
-the ratio is that of the medians. Also measured: the largest tensor any operation of the loss makes, in numbers, so
-that a tensor of k x k numbers for each example cannot hide. Needs torch and numpy, nothing more.
+The steps of the losses take turns (one of each, again and again), so that a change of clock or load meets all
+alike; the ratio is that of the medians. Also measured: the largest tensor any operation of the loss makes, in
+numbers, so that k x k numbers for each example cannot hide. Needs torch and numpy, nothing more.
 """
 
 from __future__ import annotations

@@ -1,14 +1,15 @@
-"""Extra [torch]: the loss tables as torch modules, the rivals' losses, and the networks. Needs torch and numpy, nothing more.
+"""Extra [torch]: the loss tables as torch modules, the rivals' losses, the networks (torch and numpy only).
 
-The same formula as in `losses.py`, over a batch of logits f (n, m) and classes y (n,):
+The formula of `losses.py` over a batch of logits f (n, m) and classes y (n,):
 
-    loss(f, y) = sum_r weights[y, r] * max(0, margins[y, r] - codes[y, r] . f)          (shared slack: the largest term)
+    loss(f, y) = sum_r weights[y, r] * max(0, margins[y, r] - codes[y, r] . f)    (shared slack: the largest)
 
-Every module here has `.forward(logits, y)`, `.scores(logits)` (class scores, n x k), `.decide(logits)` (their argmax) and `.n_outputs`.
-The rivals take the costs in the way their authors or their users do; with costs="balanced", theta_y = n / (k n_y), LDAM and logit
-adjustment are the published losses for long tails.
+Every module here has `forward(logits, y)`, `scores(logits)` (class scores, n x k), `decide(logits)` (their
+argmax) and `n_outputs`. The rivals take the costs as their authors or their users do; LDAM and logit
+adjustment are the published losses for long tails when theta_y = n / (k n_y).
 
-References: Kukar, Kononenko 1998 (squared cost); Cao et al. 2019 (LDAM); Menon et al. 2021 (logit adjustment); Elkan 2001 (Bayes decision).
+References: Kukar, Kononenko 1998 (squared cost); Cao et al. 2019 (LDAM); Menon et al. 2021 (logit
+adjustment); Elkan 2001 (Bayes decision).
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ def _checked(costs: Any) -> Costs:
         return costs
     if costs is None or isinstance(costs, str):
         raise ValueError(
-            f"costs={costs!r} does not say how many classes there are; give a dict, an array (k,) or a matrix (k, k)."
+            f"costs={costs!r} does not say how many classes there are; "
+            "give a dict, an array (k,) or a matrix (k, k)."
         )
     return check_costs(costs, np.arange(len(costs)))
 
@@ -57,7 +59,9 @@ def _tensor(array: NDArray[np.float64]) -> Tensor:
 
 
 class CostLoss(nn.Module):
-    """What all losses share: the shape checks, the reduction, the decision. A subclass says `terms` and, if need be, `scores`."""
+    """What all losses share: shape checks, reduction, decision. Subclasses say `terms`, some `scores`."""
+
+    costs: Costs
 
     def __init__(self, costs: Any, reduction: str = "mean", n_outputs: int | None = None) -> None:
         super().__init__()
@@ -86,7 +90,8 @@ class CostLoss(nn.Module):
             )
         if y.shape != logits.shape[:1] or y.is_floating_point():
             raise ValueError(
-                f"y has shape {tuple(y.shape)} and dtype {y.dtype}; it must hold {logits.shape[0]} class numbers (integers)."
+                f"y has shape {tuple(y.shape)} and dtype {y.dtype}; "
+                f"it must hold {logits.shape[0]} class numbers (integers)."
             )
         terms = self.terms(
             logits.to(torch.promote_types(logits.dtype, torch.float32)), y
@@ -100,18 +105,17 @@ class CostLoss(nn.Module):
 
 
 def per_output(table: LossTable) -> tuple[NDArray[np.float64], NDArray[np.float64], float] | None:
-    """(A, M, c) such that the terms of the table are  max(0, M[y] - A[y] * (f + c sum f)),  or None where no such form exists.
+    """(A, M, c) such that the table's terms are  max(0, M[y] - A[y] * (f + c sum f)),  or None: no such form.
 
-    It exists where each row looks at one output, after a shift c sum(f) common to all: codes[y, r] = a e_j + a c 1. Then nothing
-    larger than n x m is needed. M and A are (k, m), the weights (>= 0) multiplied in; an output no row looks at has M = A = 0.
+    It exists where each row looks at one output after a common shift c sum(f): codes[y, r] = a e_j + a c 1.
+    Then nothing larger than n x m is needed. M and A are (k, m) with the weights (>= 0) multiplied in;
+    an output that no row of class y looks at has M = A = 0.
     """
     codes, live = table.codes, table.weights > 0
     k, R, m = codes.shape
     if m < 3:
         return None  # the full product is as cheap
-    rest = np.median(
-        codes[:, :, :3], axis=2
-    )  # (k, R): were all entries of a row but one equal, this would be their value
+    rest = np.median(codes[:, :, :3], axis=2)  # (k, R): the value of all entries of a row but one, if any
     differs = codes != rest[:, :, None]
     own = differs.argmax(2)  # (k, R): the output that row r of class y looks at
     a = np.take_along_axis(codes, own[:, :, None], 2)[:, :, 0] - rest
@@ -137,7 +141,8 @@ class ApportionedMarginLoss(CostLoss):
     costs : array (k,) or (k, k), dict {class number: cost}, or Costs
         What an error on each class costs, or costs[true, predicted].
     loss : str or LossTable
-        "apportioned" (the paper's), "lee-lin-wahba" (consistent, takes a cost matrix), "one-vs-rest", "pairwise" (k (k-1) / 2 logits),
+        "apportioned" (the paper's), "lee-lin-wahba" (consistent; takes a cost matrix), "one-vs-rest",
+        "pairwise" (k (k-1) / 2 logits),
         "weston-watkins", "crammer-singer", "reinforced".
     margin_power, slack_power : float, optional
         p and q; None: the loss's own, (1, 0) for "apportioned" and (0, 1) for the others.
@@ -147,6 +152,11 @@ class ApportionedMarginLoss(CostLoss):
     >>> loss(torch.zeros(2, 3), torch.tensor([0, 1]))  # (3 * 2 + 3 * 1) / 2
     tensor(4.5000)
     """
+
+    A: Tensor
+    M: Tensor
+    scale: Tensor
+    offset: Tensor
 
     def __init__(
         self,
@@ -163,14 +173,14 @@ class ApportionedMarginLoss(CostLoss):
         form = per_output(table)
         self.factored = form is not None
         if form is not None:
-            A, M, self.shift = form
+            A, M, self.common = form
             self.register_buffer("A", _tensor(A))  # (k, m)
             self.register_buffer("M", _tensor(M))  # (k, m)
         else:
             self.register_buffer("A", _tensor(table.weights[:, :, None] * table.codes))  # (k, R, m)
             self.register_buffer("M", _tensor(table.weights * table.margins))  # (k, R)
-        # where no code sees a common shift of the logits, the loss does not fix it: take the logits that sum to zero
-        self.centred = bool(np.allclose((table.codes.sum(2) * table.weights), 0.0, atol=1e-9))
+        # where no code sees a common shift of the logits, the loss leaves it open: take those that sum to 0
+        self.centred = bool(np.allclose(table.codes.sum(2) * table.weights, 0.0, atol=1e-9))
         self._decide = table.decide
         if isinstance(table.decide, PerClass):
             self.register_buffer("scale", _tensor(table.decide.scale))
@@ -178,7 +188,7 @@ class ApportionedMarginLoss(CostLoss):
 
     def terms(self, logits: Tensor, y: Tensor) -> Tensor:
         if self.factored:  # (n, m)
-            f = logits if self.shift == 0 else logits + self.shift * logits.sum(1, keepdim=True)
+            f = logits if self.common == 0 else logits + self.common * logits.sum(1, keepdim=True)
             hinges = F.relu(torch.addcmul(self.M[y], self.A[y], f, value=-1))
         else:  # (n, R) through (n, R, m); a product and a sum, which autocast leaves in full precision
             hinges = F.relu(self.M[y] - (self.A[y] * logits[:, None, :]).sum(2))
@@ -204,7 +214,9 @@ class WeightedHingeLoss(ApportionedMarginLoss):
 
 
 class SoftmaxBayesLoss(CostLoss):
-    """Cross entropy; decides for the class of least expected cost, argmin_j sum_y P(y | x) cost[y, j]. Takes a cost matrix."""
+    """Cross entropy; decides by the least expected cost, argmin_j sum_y P(y|x) cost[y, j]. Takes a matrix."""
+
+    matrix: Tensor
 
     def __init__(self, costs: Any, reduction: str = "mean") -> None:
         super().__init__(costs, reduction)
@@ -220,6 +232,8 @@ class SoftmaxBayesLoss(CostLoss):
 class WeightedSoftmaxLoss(CostLoss):
     """theta_y times the cross entropy: class weights as everybody uses them, the paper's first rival."""
 
+    theta: Tensor
+
     def __init__(self, costs: Any, reduction: str = "mean") -> None:
         super().__init__(costs, reduction)
         self.register_buffer("theta", _vector(self.costs, "weighted softmax"))
@@ -229,10 +243,12 @@ class WeightedSoftmaxLoss(CostLoss):
 
 
 class SquaredCostLoss(CostLoss):
-    """Kukar and Kononenko: 1/2 sum_j ((1[j = y] - o_j) K[y, j])^2 with sigmoid outputs o; takes a cost matrix.
+    """Kukar and Kononenko: 1/2 sum_j ((1[j = y] - o_j) K[y, j])^2, sigmoid outputs o. Takes a matrix.
 
     K[y, j] is the cost of saying j, and K[y, y] the mean cost of an error on y.
     """
+
+    K: Tensor
 
     def __init__(self, costs: Any, reduction: str = "mean") -> None:
         super().__init__(costs, reduction)
@@ -244,11 +260,14 @@ class SquaredCostLoss(CostLoss):
 
 
 class LDAMLoss(CostLoss):
-    """LDAM: cross entropy of scale * (f - margin_y e_y) with margin_y proportional to theta_y^(1/4), the largest `max_margin`.
+    """LDAM: cross entropy of scale * (f - margin_y e_y), margin_y ~ theta_y^(1/4), at most `max_margin`.
 
-    The examples carry the weight theta_y (the published second stage, from the start). Made for cosine logits: end the network with
-    `NormedLinear`, as its authors do.
+    The examples carry the weight theta_y (the published second stage, from the start). Made for cosine
+    logits: end the network with `NormedLinear`, as its authors do.
     """
+
+    theta: Tensor
+    margins: Tensor
 
     def __init__(
         self, costs: Any, reduction: str = "mean", *, max_margin: float = 0.5, scale: float = 30.0
@@ -268,7 +287,9 @@ class LDAMLoss(CostLoss):
 
 
 class LogitAdjustedLoss(CostLoss):
-    """Logit adjustment: cross entropy of f - tau log theta, so that f learns log(theta_y^tau P(y | x)) and its argmax is the decision."""
+    """Logit adjustment: cross entropy of f - tau log theta, so that f learns log(theta_y^tau P(y | x))."""
+
+    shift: Tensor
 
     def __init__(self, costs: Any, reduction: str = "mean", *, tau: float = 1.0) -> None:
         super().__init__(costs, reduction)
@@ -295,7 +316,10 @@ class NormedLinear(nn.Module):
 
 
 class Standardize(nn.Module):
-    """(x - mean) / deviation, of the training rows X: per feature of a table, per channel of images. Constant features become 0."""
+    """(x - mean) / deviation of the training rows X, per feature or image channel; a constant becomes 0."""
+
+    mean: Tensor
+    deviation: Tensor
 
     def __init__(self, X: Tensor) -> None:
         super().__init__()
@@ -317,9 +341,12 @@ def paper_net(
     size: tuple[int, int] = (32, 32),
     head: Callable[[int, int], nn.Module] = nn.Linear,
 ) -> nn.Sequential:
-    """The paper's network: conv 5x5x24, 5x5x48 stride 2, 4x4x64 stride 2, dense 200, each with batch norm, ReLU and dropout.
+    """The paper's network: conv 5x5x24, 5x5x48 stride 2, 4x4x64 stride 2, dense 200, output.
 
-    The paper writes dropout "with probability 0.75" and not whether a unit is kept or dropped with it: drop=0.25 or drop=0.75.
+    Batch norm, ReLU and dropout follow each but the last.
+
+    The paper writes dropout "with probability 0.75" and not whether a unit is kept or dropped with it:
+    drop=0.25 or drop=0.75.
     """
     if not 0 <= drop < 1:
         raise ValueError(f"drop={drop!r} must lie in [0, 1): the probability that a unit is dropped.")

@@ -1,9 +1,10 @@
 """The four CIFAR-100 classes of the paper's superclass experiment.
 
-Looked for as `cifar100_4.npz` in the data folder: the environment variable APPORTION_DATA, or ~/.cache/apportion. Where it is not,
-CIFAR-100's official archive is downloaded, compared with its published md5, read, and the four classes are kept as that file.
-It is the binary edition of the archive, plain bytes: the better known Python edition holds pickles, which can run code when read.
-Nothing is unpacked to disk; two members are read by their names.
+Looked for as `cifar100_4.npz` in the data folder: the environment variable APPORTION_DATA, or
+~/.cache/apportion. Where it is not, CIFAR-100's official archive is downloaded, compared with its published
+md5, read, and the four classes are kept as that file. It is the binary edition of the archive, plain bytes:
+the better known Python edition holds pickles, which can run code when read. Nothing is unpacked to disk;
+three members are read by their names.
 """
 
 from __future__ import annotations
@@ -72,12 +73,14 @@ def download(url: str, md5: str) -> Any:
     except OSError as error:
         stream.close()
         raise OSError(
-            f"CIFAR-100 could not be downloaded from {url} ({error}). Without a network, put cifar100_4.npz into "
-            f"{data_folder()} or name its folder in APPORTION_DATA."
+            f"CIFAR-100 could not be downloaded from {url} ({error}). Without a network, put cifar100_4.npz "
+            f"into {data_folder()} or name its folder in APPORTION_DATA."
         ) from error
     if digest.hexdigest() != md5:
         stream.close()
-        raise ValueError(f"the archive from {url} has md5 {digest.hexdigest()}; it must be {md5}. It was not read.")
+        raise ValueError(
+            f"the archive from {url} has md5 {digest.hexdigest()}; it must be {md5}. It was not read."
+        )
     stream.seek(0)
     return stream
 

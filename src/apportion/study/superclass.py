@@ -1,14 +1,14 @@
-"""The paper's superclass experiment: dolphin, beaver (an error costs 2), orchid, sunflower (1); every loss, the same net.
+"""The paper's superclass experiment: dolphin, beaver (an error costs 2), orchid, sunflower (1).
 
-    apportion reproduce neural                  the readings of the paper's dropout, 20 seeds
+    apportion reproduce neural                  the readings of the paper's dropout, 30 seeds
     python src/apportion/study/superclass.py    the same where only torch and numpy are installed
 
 How a method is judged. Its learning rate, and its powers where its name says tuned, are chosen on validation
-images: a fifth of the training images, another fifth for each tuning seed, scored by the mean cost. So set, it is
-trained on all training images once for each seed, and the test images are looked at once, after the last epoch.
-Network, epochs, decay and batch are fixed beforehand and the same for all. A seed gives every method the same
-initial weights and the same batches, so methods are compared seed by seed. Methods that train alike and decide
-differently (softmax; softmax + Bayes) share their networks.
+images: a fifth of the training images, another fifth for each tuning seed, scored by the mean cost. So set,
+it is trained on all training images once for each seed, and the test images are looked at once, after the
+last epoch. Network, epochs, decay and batch are fixed beforehand and the same for all. A seed gives every
+method the same initial weights and the same batches, so methods are compared seed by seed. Methods that train
+alike and decide differently (softmax; softmax + Bayes) share their networks.
 """
 
 from __future__ import annotations
@@ -56,14 +56,14 @@ from apportion.study import cifar
 
 THETA = np.array([2.0, 2.0, 1.0, 1.0])  # dolphin, beaver, orchid, sunflower
 SUPERCLASS = np.array([0, 0, 1, 1])  # aquatic mammals, flowers
-# "to favor misclassifying a dolphin as a beaver over a dolphin as an orchid", which theta cannot say, as a matrix
+# "to favor misclassifying a dolphin as a beaver over a dolphin as an orchid": no theta says it, a matrix does
 MATRIX = np.where(SUPERCLASS[:, None] == SUPERCLASS, 0.2, THETA[:, None]) * (1 - np.eye(4))
 DROPS = (0.25, 0.75, 0.5)  # the paper's 0.75 read as kept, read as dropped; and the middle
 
 
 @dataclass(frozen=True)
 class Settings:
-    seeds: int = 20
+    seeds: int = 30
     tuning_seeds: int = 5
     epochs: int = 40
     batch: int = 100
@@ -72,6 +72,7 @@ class Settings:
     images: int = 2000  # training images, the same number of each class
 
 
+FULL = Settings()
 QUICK = Settings(seeds=2, tuning_seeds=1, epochs=4, rates=(1e-3,), images=1000)
 
 # ---------------------------------------------------------------- what is trained, and how it decides
@@ -105,7 +106,7 @@ LOSSES: dict[str, MakeLoss] = {  # what is trained
 
 @dataclass(frozen=True)
 class Method:
-    """Settings to choose from: (what is trained, what decides). The better on `judge` over the validation images is taken."""
+    """Pairs (what is trained, what decides) to choose from, by the score `judge` on the validation images."""
 
     choices: tuple[tuple[str, MakeLoss], ...]
     judge: str = "cost"
@@ -143,7 +144,7 @@ METHODS: dict[str, Method] = {
 
 
 class Trainer:
-    """The paper's net under one loss on one set of images. On a GPU an epoch is one CUDA graph, replayed for every seed."""
+    """The paper's net under one loss. On a GPU an epoch is one CUDA graph, replayed for every seed."""
 
     def __init__(self, loss: str, drop: float, x: Tensor, y: Tensor, settings: Settings) -> None:
         self.settings, self.x, self.y = settings, x, y
@@ -212,16 +213,18 @@ def split(y: Tensor, seed: int) -> tuple[Tensor, Tensor]:
     for c in range(4):
         rows = np.flatnonzero(labels == c)
         held[rng.permutation(rows)[: len(rows) // 5]] = True
-    return torch.from_numpy(np.flatnonzero(~held)).to(y.device), torch.from_numpy(np.flatnonzero(held)).to(y.device)
+    train, validate = (torch.from_numpy(np.flatnonzero(rows)).to(y.device) for rows in (~held, held))
+    return train, validate
 
 
 @lru_cache(maxsize=1)
 def on_device(data: str | None, images: int, device: str) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """x_train, y_train, x_test, y_test: standardized, channels first; of the training images the first of each class."""
+    """x_train, y_train, x_test, y_test: standardized, channels first; the first images of each class."""
     found = cifar.load(data)
     rows = np.sort(np.concatenate([np.flatnonzero(found.y_train == c)[: images // 4] for c in range(4)]))
     x_train, x_test = (
-        torch.from_numpy(np.ascontiguousarray(x.transpose(0, 3, 1, 2))).float() for x in (found.x_train[rows], found.x_test)
+        torch.from_numpy(np.ascontiguousarray(x.transpose(0, 3, 1, 2))).float()
+        for x in (found.x_train[rows], found.x_test)
     )
     scale = Standardize(x_train)
     y_train, y_test = torch.from_numpy(found.y_train[rows]), torch.from_numpy(found.y_test)
@@ -230,14 +233,14 @@ def on_device(data: str | None, images: int, device: str) -> tuple[Tensor, Tenso
 
 @dataclass(frozen=True)
 class Bench:
-    """Where the work is done; every task below is a function of it and a few names, so that any process can do it."""
+    """Where the work is done. A task is a function of it and a few names, so that any process can do it."""
 
     settings: Settings
     device: str
     data: str | None
 
     def tune(self, drop: float, loss: str) -> list[dict[str, Any]]:
-        """Validation scores of every choice that trains this loss, at every rate: the mean over the tuning seeds."""
+        """Validation scores of every choice that trains this loss, at every rate, averaged over seeds."""
         x, y, _, _ = on_device(self.data, self.settings.images, self.device)
         found: dict[tuple[str, int, float], list[dict[str, float]]] = {}
         trainer: Trainer | None = None
@@ -260,8 +263,10 @@ class Bench:
             rows.append({"method": name, "choice": choice, "loss": loss, "rate": rate, **means})
         return rows
 
-    def test(self, drop: float, loss: str, rate: float, best: dict[str, int], seeds: range) -> list[dict[str, Any]]:
-        """Test scores of the methods whose best setting is this loss at this rate; `best` has the choice of each."""
+    def test(
+        self, drop: float, loss: str, rate: float, best: dict[str, int], seeds: range
+    ) -> list[dict[str, Any]]:
+        """Test scores of the methods in `best`, {name: its choice}, which train this loss at this rate."""
         x, y, x_test, y_test = on_device(self.data, self.settings.images, self.device)
         trainer = Trainer(loss, drop, x, y, self.settings)
         rows = []
@@ -284,13 +289,13 @@ def chosen(tuning: list[dict[str, Any]], name: str) -> dict[str, Any]:
 def run(
     out: Path,
     drops: tuple[float, ...] = DROPS,
-    settings: Settings = Settings(),
+    settings: Settings = FULL,
     device: str = "auto",
     data: str | Path | None = None,
     workers: int = 1,
-    say: Callable[[str], None] = partial(print, flush=True),
+    say: Callable[[str], None] = print,
 ) -> dict[str, Any]:
-    """Do what `out` does not hold yet, writing it after every task (a killed run goes on where it stopped); the whole file.
+    """Do what `out` does not hold yet, write it after every task (a killed run goes on), return it whole.
 
     `workers` processes share the device; on a GPU that pays where NVIDIA's MPS runs.
     """
@@ -319,10 +324,12 @@ def run(
                 spent = time.perf_counter() - began
                 say(f"{kind:6s} {done:4d} of {len(tasks)} {spent:7.1f} s   dropout {drop:g}  {loss}")
 
-        tasks = {}
+        tasks: dict[Future[list[dict[str, Any]]], tuple[float, str]] = {}
         for drop in drops:
             known = {row["loss"] for row in whole["readings"][f"{drop:g}"]["tuning"]}
-            tasks |= {pool.submit(bench.tune, drop, loss): (drop, loss) for loss in LOSSES if loss not in known}
+            tasks |= {
+                pool.submit(bench.tune, drop, loss): (drop, loss) for loss in LOSSES if loss not in known
+            }
         finish("tuning", tasks)
 
         tasks = {}
@@ -331,7 +338,11 @@ def run(
             known = {(row["method"], row["seed"]) for row in found["tests"]}
             best = {name: chosen(found["tuning"], name) for name in METHODS}
             for loss, rate in sorted({(row["loss"], row["rate"]) for row in best.values()}):
-                wanted = {name: row["choice"] for name, row in best.items() if (row["loss"], row["rate"]) == (loss, rate)}
+                wanted = {
+                    name: row["choice"]
+                    for name, row in best.items()
+                    if (row["loss"], row["rate"]) == (loss, rate)
+                }
                 for first in range(0, settings.seeds, 10):
                     seeds = range(first, min(first + 10, settings.seeds))
                     if not all((name, seed) in known for name in wanted for seed in seeds):
@@ -347,7 +358,9 @@ def _begin(workers: int) -> None:
 
 
 def device_name(device: str) -> str:
-    return torch.cuda.get_device_name() if device == "cuda" else f"{device}, {torch.get_num_threads()} threads"
+    return (
+        torch.cuda.get_device_name() if device == "cuda" else f"{device}, {torch.get_num_threads()} threads"
+    )
 
 
 def opened(out: Path, settings: Settings) -> dict[str, Any]:
@@ -357,7 +370,9 @@ def opened(out: Path, settings: Settings) -> dict[str, Any]:
         return {"settings": wanted, "readings": {}}
     whole: dict[str, Any] = json.loads(out.read_text())
     if whole["settings"] != wanted:
-        raise ValueError(f"out={str(out)!r} holds results of other settings, {whole['settings']}; name another file.")
+        raise ValueError(
+            f"out={str(out)!r} holds results of other settings, {whole['settings']}; name another file."
+        )
     return whole
 
 
@@ -380,7 +395,8 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="2 seeds, 4 epochs, half the images")
     given = parser.parse_args()
     settings = QUICK if given.quick else Settings(seeds=given.seeds)
-    run(given.out, tuple(given.drop or DROPS), settings, given.device, given.data, given.workers)
+    say = partial(print, flush=True)
+    run(given.out, tuple(given.drop or DROPS), settings, given.device, given.data, given.workers, say)
 
 
 if __name__ == "__main__":
