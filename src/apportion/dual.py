@@ -348,14 +348,17 @@ def balance(table: LossTable, alpha: Array, y: NDArray[np.intp], upper: Array) -
 
 # ---------------------------------------------------------------- linear machines
 
-SMALL = 4000  # dense data of so few examples are solved through their kernel matrix
+SMALL = 2000  # so few examples are solved through their kernel matrix
 
 
 def solve_linear(
     table: LossTable, X: Any, y: NDArray[np.intp], sample_weight: Array, settings: Settings, start: Array | None = None
 ) -> Solution:
     """Solve on X (n, d), dense or CSR, from alpha `start` (n, R) where it is given."""
-    if settings.offset is not None or _solved_directly(table, X, settings):
+    if X.shape[0] <= SMALL:
+        solution = solve_kernel(table, make_kernel(X, "linear"), y, sample_weight, settings, start)
+        return replace(solution, coef=np.asarray((X.T @ solution.beta(table, y)).T))
+    if settings.offset is not None or (binary_parts(table) is not None and _newton_fits(X, settings)):
         return _linear(table, X, y, sample_weight, settings, None, start)
 
     def solve(t: float, shift: Array | None, alpha: Array | None, tol: float, max_iter: int) -> Solution:
@@ -375,11 +378,6 @@ def solve_linear(
 def _newton_fits(X: Any, settings: Settings) -> bool:
     n, d = X.shape
     return not sparse.issparse(X) and n >= 5 * d and d <= 1000 and (X.dtype == np.float64 or settings.tol >= 1e-5)
-
-
-def _solved_directly(table: LossTable, X: Any, settings: Settings) -> bool:
-    """Whether a free intercept needs no outer loop."""
-    return binary_parts(table) is not None and (_newton_fits(X, settings) or (not sparse.issparse(X) and X.shape[0] <= SMALL))
 
 
 def _linear(
@@ -436,10 +434,8 @@ def _binary_linear(
     own = np.flatnonzero(part.mirror == np.arange(len(part.mirror)))
     problem = sample_weight, part.sign[own], part.margin[own], settings.C * part.weight[own]
     beta = None if start is None else _gather(part, own, rows, labels, start, problem[3][:, labels] * sample_weight)
-    if _newton_fits(X, settings) and shift is None:
+    if shift is None and _newton_fits(X, settings):
         W, b, beta, primal, gap, done = _by_newton(X, labels, *problem, settings, beta)
-    elif not sparse.issparse(X) and len(rows) <= SMALL and shift is None:
-        W, b, beta, primal, gap, done = _by_kernel(X, labels, *problem, settings, beta)
     else:
         centre = None if shift is None else shift[part.outputs[own]]
         W, b, beta, primal, gap, done = _by_coordinates(X, labels, *problem, settings, beta, centre)
@@ -464,23 +460,6 @@ def _by_newton(X: Any, y: Any, weight: Array, sign: Array, margin: Array, box: A
         return newton.solve_newton(
             X, y, weight, sign, margin, box, t, tol=settings.tol, max_iter=settings.max_iter, each=each, start=warm, watch=settings.watch
         )
-
-
-def _by_kernel(X: Any, y: Any, weight: Array, sign: Array, margin: Array, box: Array, settings: Settings, beta: Any) -> _Outcome:
-    order = np.argsort(y, kind="stable")
-    points = make_kernel(X[order], "linear", dtype=np.float64)
-    starts = np.searchsorted(y[order], np.arange(sign.shape[1] + 1))
-    problem = working_sets.BinaryOutputs(points, starts, sign, margin, box, weight[order], settings.offset)
-    if beta is not None:
-        beta = beta[:, order]
-        beta = _balanced(beta) if settings.offset is None else beta
-    with _threads(settings.n_jobs) as each:
-        found, b, primal, gap, rounds = working_sets.solve_binary_outputs(
-            problem, tol=settings.tol, max_iter=settings.max_iter, each=each, beta=beta, watch=settings.watch
-        )
-    beta = np.empty_like(found)
-    beta[:, order] = found
-    return np.asarray(beta @ X), b, beta, primal, gap, rounds
 
 
 def _by_coordinates(

@@ -152,7 +152,13 @@ class Pairwise:
         return np.array([self.block(slice(i, i + 1), slice(i, i + 1))[0, 0] for i in range(self.n)], dtype=float)
 
     def block(self, rows: Index, cols: Index) -> Block:
-        left, right = self.X[rows], self.X[cols]
+        return self._evaluate(self.X[rows], self.X[cols])
+
+    def against(self, X: Any) -> Block:
+        """K of other examples with these."""
+        return self._evaluate(X, self.X)
+
+    def _evaluate(self, left: Any, right: Any) -> Block:
         if callable(self.metric):
             out = np.asarray(self.metric(left, right, **self.params))
             if out.shape != (left.shape[0], right.shape[0]):
@@ -162,7 +168,7 @@ class Pairwise:
                 )
         else:
             out = pairwise_kernels(left, right, metric=self.metric, filter_params=True, **self.params)
-        return np.asarray(out, dtype=self.dtype)
+        return np.asarray(out.toarray() if sparse.issparse(out) else out, dtype=self.dtype)
 
     def take(self, index: NDArray[np.intp]) -> Pairwise:
         return Pairwise(self.X[index], self.metric, self.params, self.dtype)
@@ -293,3 +299,31 @@ def make_kernel(
     points = Points(*kernel_function(kernel, gamma, degree, coef0, np.ascontiguousarray(X, dtype=dtype)))
     dear = kernel == "laplacian" or X.shape[1] > 100
     return Remembered(points, cache_size) if dear else points
+
+
+def cross_kernel(
+    support: Any, kernel: Any, gamma: float, degree: float, coef0: float
+) -> Callable[[Any], Block]:
+    """The function X -> K(X, support), for blocks of new examples."""
+    if callable(kernel) or sparse.issparse(support):
+        pairs = Pairwise(support, kernel, {} if callable(kernel) else {"gamma": gamma, "degree": degree, "coef0": coef0})
+        return pairs.against
+    centre = support.mean(axis=0) if kernel in ("rbf", "laplacian") and len(support) else 0.0
+    _, right, evaluate = kernel_function(kernel, gamma, degree, coef0, support - centre)
+
+    def block(X: Any) -> Block:
+        X = X.toarray() if sparse.issparse(X) else X
+        left, _, _ = kernel_function(kernel, gamma, degree, coef0, np.asarray(X - centre, dtype=right.dtype))
+        return evaluate(left, right)
+
+    return block
+
+
+def single_precision_serves(X: Any, kernel: Any, gamma: float, tol: float) -> bool:
+    """Whether float32 kernel values leave the gap at `tol` in no doubt; their rounding grows with gamma |x|^2."""
+    if tol < 1e-5 or callable(kernel):
+        return False
+    if kernel == "rbf" and not sparse.issparse(X):
+        largest = float(np.max(np.einsum("ij,ij->i", X, X, dtype=float)))
+        return 1e-7 * gamma * largest <= 0.1 * tol
+    return True

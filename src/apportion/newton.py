@@ -19,6 +19,7 @@ sum_i beta_i = 0 and the certificate holds.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -28,16 +29,20 @@ from scipy.linalg import cho_factor, cho_solve
 from ._jit import fmax, fmin, jit
 
 Array = NDArray[np.float64]
+Members = NDArray[np.intp]
+Each = Callable[..., Iterable[Any]]
+Watch = Callable[[int, float], None]
 
 BAND = 6000  # examples in the Hessian of one output
 SAMPLE = 0.05  # share of the examples in the first stage
 SAMPLE_TOL = 5e-3
+REDUCED = 4000  # examples near the margin that a reduced problem holds
 
 
 @jit
 def _smooth(scores, b, y, weight, sign, margin, box, mu, beta):  # type: ignore[no-untyped-def]
-    """beta of one output; returns (hinge loss, sum U [z]_+ - alpha z, sum beta)."""
-    hinge, rest, total = 0.0, 0.0, 0.0
+    """beta of one output; returns (hinge loss, sum U [z]_+ - alpha z, sum beta, examples in the band)."""
+    hinge, rest, total, band = 0.0, 0.0, 0.0, 0.0
     for i in range(scores.size):
         c = y[i]
         s, u = sign[c], box[c] * weight[i]
@@ -47,8 +52,9 @@ def _smooth(scores, b, y, weight, sign, margin, box, mu, beta):  # type: ignore[
         hinge += positive
         rest += positive - u * share * z
         total += s * u * share
+        band += 1.0 if 0.0 < z < mu else 0.0
         beta[i] = s * u * share
-    return hinge, rest, total
+    return hinge, rest, total, band
 
 
 @jit
@@ -67,34 +73,39 @@ def _slope(scores, direction, b, d_b, y, weight, sign, margin, box, mu, step):  
 
 @jit
 def _line_search(scores, direction, b, d_b, y, weight, sign, margin, box, mu, linear, quadratic, start):  # type: ignore[no-untyped-def]
-    """Safeguarded Newton for the zero of linear + step * quadratic + slope(step), to a tenth of its value `start` at 0."""
+    """A step at which linear + step * quadratic + slope(step), the derivative along the way, is a tenth of its value `start` at 0.
+
+    Newton within a bracket; in doubt its lower end, where the derivative is still negative and the objective has only gone down.
+    """
     low, high, step = 0.0, -1.0, 1.0
-    for _ in range(12):
+    for turn in range(60):
         first, second = _slope(scores, direction, b, d_b, y, weight, sign, margin, box, mu, step)
         first += linear + step * quadratic
         second += quadratic
         if abs(first) <= 0.1 * abs(start):
-            break
+            return step
         if first > 0.0:
             high = step
         else:
             low = step
-        guess = step - first / second if second > 0.0 else step + 1.0
+        if turn > 10 and low > 0.0:
+            break
+        guess = step - first / second if second > 0.0 else 2.0 * step
         if high < 0.0:
             step = min(max(guess, 1.3 * step), 4.0 * step)
-        elif guess <= low or guess >= high:
-            step = 0.5 * (low + high)
-        else:
+        elif low < guess < high and turn % 3 < 2:
             step = guess
-    return step
+        else:
+            step = 0.5 * (low + high)
+    return low
 
 
 @jit
-def _free_intercept(scores, b, y, weight, sign, margin, box, mu):  # type: ignore[no-untyped-def]
-    """b with sum_i beta_i = 0: a monotone, piecewise linear equation, by Newton within a bracket."""
+def _free_intercept(scores, b, y, weight, sign, margin, box, mu, fixed):  # type: ignore[no-untyped-def]
+    """b with sum_i beta_i + fixed = 0: a monotone, piecewise linear equation, by Newton within a bracket."""
     low, high = -1e300, 1e300
     for _ in range(100):
-        total, slope, size = 0.0, 0.0, 0.0
+        total, slope, size = fixed, 0.0, abs(fixed)
         for i in range(scores.size):
             c = y[i]
             s, u = sign[c], box[c] * weight[i]
@@ -129,118 +140,167 @@ def _band(scores, b, y, sign, margin, mu, members):  # type: ignore[no-untyped-d
     return count
 
 
-class _Stage:
-    """The outputs on one set of examples."""
+@dataclass
+class _Outputs:
+    """m binary problems on n examples; sign, margin, box (m, k)."""
 
-    def __init__(
-        self, X: Any, y: Any, weight: Array, sign: Array, margin: Array, box: Array, t: float | None, W: Array, b: Array, mu: Array, each: Any
-    ) -> None:
-        self.X, self.y, self.weight, self.sign, self.margin, self.box = X, y, weight, sign, margin, box
-        self.t, self.W, self.b, self.mu, self.each = t, W, b, mu, each
-        self.m, self.n = len(sign), X.shape[0]
-        self.beta = np.zeros((self.m, self.n), X.dtype)
+    X: Any  # (n, d)
+    y: NDArray[np.intp]
+    weight: Array
+    sign: Array
+    margin: Array
+    box: Array
+    t: float | None
+
+    def part(self, rows: NDArray[np.intp], outputs: slice, scale: float = 1.0) -> _Outputs:
+        classes = self.sign[outputs], self.margin[outputs], scale * self.box[outputs]
+        return _Outputs(self.X[rows], self.y[rows], self.weight[rows], *classes, self.t)
+
+
+class _Stage:
+    """Iterates W, b and their certificate on one set of examples; the others pull by a fixed amount."""
+
+    def __init__(self, problem: _Outputs, W: Array, b: Array, mu: Array, each: Each, pull: Any = 0.0, total: Any = 0.0) -> None:
+        self.problem, self.W, self.b, self.mu, self.each = problem, W, b, mu, each
+        self.fixed_pull, self.fixed_total = pull, total  # sum of beta x and of beta over the examples left out
+        self.m, self.n = len(problem.sign), problem.X.shape[0]
+        self.beta = np.zeros((self.m, self.n), problem.X.dtype)
         self.pull = np.zeros_like(W)  # sum_i beta_i x_i
-        self.hinge, self.rest, self.total = np.zeros((3, self.m))
+        self.hinge, self.rest, self.total, self.band = np.zeros((4, self.m))
         self.scores = self.product(W)
 
     def product(self, W: Array) -> NDArray[Any]:
-        return np.ascontiguousarray((self.X @ W.T.astype(self.X.dtype)).T)
+        X = self.problem.X
+        return np.ascontiguousarray((X @ W.T.astype(X.dtype)).T)
 
     def output(self, j: int) -> tuple[Any, ...]:
-        return self.y, self.weight, self.sign[j], self.margin[j], self.box[j], self.mu[j]
+        p = self.problem
+        return p.y, p.weight, p.sign[j], p.margin[j], p.box[j], self.mu[j]
 
-    def refresh(self, outputs: NDArray[np.intp]) -> None:
+    def refresh(self, outputs: Members) -> None:
         """beta, its pull and the sums of the certificate, from scores, b and mu."""
+        X, fixed = self.problem.X, np.broadcast_to(self.fixed_total, self.m)
 
         def one(j: int) -> None:
-            if self.t is None:
-                self.b[j] = _free_intercept(self.scores[j], self.b[j], *self.output(j))
-            self.hinge[j], self.rest[j], self.total[j] = _smooth(self.scores[j], self.b[j], *self.output(j), self.beta[j])
+            if self.problem.t is None:
+                self.b[j] = _free_intercept(self.scores[j], self.b[j], *self.output(j), fixed[j])
+            self.hinge[j], self.rest[j], total, self.band[j] = _smooth(self.scores[j], self.b[j], *self.output(j), self.beta[j])
+            self.total[j] = total + fixed[j]
 
         list(self.each(one, outputs))
         if len(outputs) == self.m:
-            self.pull = np.asarray(self.beta @ self.X, dtype=float)
+            self.pull = np.asarray(self.beta @ X, dtype=float) + self.fixed_pull
         else:
-            self.pull[outputs] = self.beta[outputs] @ self.X
+            fixed_pull = np.broadcast_to(self.fixed_pull, self.W.shape)[outputs]
+            self.pull[outputs] = self.beta[outputs] @ X + fixed_pull
 
     @property
     def primal(self) -> Array:
-        penalty = (self.b**2 / self.t) if self.t else 0.0
+        penalty = (self.b**2 / self.problem.t) if self.problem.t else 0.0
         return 0.5 * (self.W**2).sum(axis=1) + 0.5 * penalty + self.hinge
 
     @property
     def slope_b(self) -> Array:
         """Gradient in b; zero where b is free (set exactly) or absent."""
-        return self.b / self.t - self.total if self.t else np.zeros(self.m)
+        return self.b / self.problem.t - self.total if self.problem.t else np.zeros(self.m)
 
     @property
     def mismatch(self) -> Array:
         """1/2 |w - sum beta x|^2, the constant feature included."""
-        constant = self.t * self.slope_b**2 if self.t else 0.0
+        constant = self.problem.t * self.slope_b**2 if self.problem.t else 0.0
         return 0.5 * ((self.W - self.pull) ** 2).sum(axis=1) + 0.5 * constant
 
-    def directions(self, outputs: NDArray[np.intp], rng: np.random.Generator) -> tuple[Array, Array]:
-        d = self.X.shape[1]
-        step, step_b = np.zeros((self.m, d)), np.zeros(self.m)
+    def newton_step(self, j: int, rng: np.random.Generator) -> tuple[Array, float]:
+        """-H^{-1} gradient of output j, H over a sample of its band."""
+        p, d, t = self.problem, self.W.shape[1], self.problem.t
         members = np.empty(self.n, dtype=np.int64)
-        for j in outputs:
-            band = members[: _band(self.scores[j], self.b[j], self.y, self.sign[j], self.margin[j], self.mu[j], members)]
-            factor = 1.0
-            if len(band) > BAND:
-                factor = len(band) / BAND
-                band = band[rng.integers(0, len(band), BAND)]
-            curvature = factor / self.mu[j] * self.box[j][self.y[band]] * self.weight[band]
-            rows = self.X[band]
-            weighted = rows * curvature[:, None].astype(rows.dtype)
-            H = np.zeros((d + 1, d + 1))
-            H[:d, :d] = weighted.T @ rows
-            H[:d, d] = H[d, :d] = weighted.sum(axis=0)
-            H[d, d] = curvature.sum() + (1 / self.t if self.t else 0.0)
-            H[np.arange(d), np.arange(d)] += 1.0
-            if self.t == 0 or H[d, d] == 0:  # no intercept, or none that the band could tell
-                H[d, :d] = H[:d, d] = 0.0
-                H[d, d] = 1.0
-            elif self.t is None:
-                H[d, d] *= 1 + 1e-10
-            gradient = np.append(self.W[j] - self.pull[j], self.slope_b[j])
-            full = cho_solve(cho_factor(H, check_finite=False), -gradient, check_finite=False)
-            step[j], step_b[j] = full[:d], full[d]
-        return step, step_b
+        band = members[: _band(self.scores[j], self.b[j], p.y, p.sign[j], p.margin[j], self.mu[j], members)]
+        factor = max(1.0, len(band) / BAND)
+        if factor > 1:
+            band = band[rng.integers(0, len(band), BAND)]
+        curvature = factor / self.mu[j] * p.box[j][p.y[band]] * p.weight[band]
+        rows = p.X[band]
+        weighted = rows * curvature[:, None].astype(rows.dtype)
+        H = np.zeros((d + 1, d + 1))
+        H[:d, :d] = weighted.T @ rows
+        H[:d, d] = H[d, :d] = weighted.sum(axis=0)
+        H[d, d] = curvature.sum() + (1 / t if t else 0.0)
+        H[np.arange(d), np.arange(d)] += 1.0
+        if t == 0 or H[d, d] == 0:  # no intercept, or none that the band could tell
+            H[d, :d] = H[:d, d] = 0.0
+            H[d, d] = 1.0
+        elif t is None:
+            H[d, d] *= 1 + 1e-10
+        gradient = np.append(self.W[j] - self.pull[j], self.slope_b[j])
+        full = cho_solve(cho_factor(H, check_finite=False), -gradient, check_finite=False)
+        return full[:d], float(full[d])
 
-    def newton(self, outputs: NDArray[np.intp], rng: np.random.Generator) -> None:
-        step, step_b = self.directions(outputs, rng)
-        moved = self.product(step)
-        along = ((self.W - self.pull) * step).sum(axis=1) + self.slope_b * step_b
-        linear = (self.W * step).sum(axis=1) + (self.b * step_b / self.t if self.t else 0.0)
-        quadratic = (step**2).sum(axis=1) + (step_b**2 / self.t if self.t else 0.0)
+    def reduced_step(self, j: int, rng: np.random.Generator, goal: float) -> tuple[Array, float]:
+        """The way to the solution on the examples nearest to the margin, all others held: their pull is kept."""
+        p = self.problem
+        z = p.margin[j][p.y] - p.sign[j][p.y] * (self.scores[j] + self.b[j])
+        distance = np.abs(z - 0.5 * self.mu[j])
+        near = np.argpartition(distance, REDUCED)[:REDUCED]
+        here = p.part(near, slice(j, j + 1))
+        pull = self.pull[j : j + 1] - self.beta[j : j + 1, near] @ here.X
+        total = self.total[j] - self.beta[j, near].sum(dtype=float)
+        W, b = self.W[j : j + 1].copy(), self.b[j : j + 1].copy()
+        stage = _Stage(here, W, b, self.mu[j : j + 1].copy(), map, pull, total)
+        stage.improve(np.array([goal]), 50, rng)
+        self.next_mu[j] = stage.mu[0]
+        return stage.W[0] - self.W[j], float(stage.b[0] - self.b[j])
+
+    def advance(self, outputs: Members, rng: np.random.Generator, goal: Array) -> None:
+        """One step and line search of each of the outputs."""
+        step, step_b = np.zeros_like(self.W), np.zeros(self.m)
+        self.next_mu = self.mu.copy()
+        seeds = rng.integers(0, 2**63, self.m)
 
         def one(j: int) -> None:
-            args = self.scores[j], moved[j], self.b[j], step_b[j], *self.output(j), linear[j], quadratic[j], along[j]
-            length = _line_search(*args)
-            self.W[j] += length * step[j]
-            self.b[j] += length * step_b[j]
-            self.scores[j] += self.X.dtype.type(length) * moved[j]
+            own = np.random.default_rng(seeds[j])
+            if self.n > 4 * REDUCED and self.band[j] < REDUCED // 4:
+                step[j], step_b[j] = self.reduced_step(j, own, goal[j])
+            else:
+                step[j], step_b[j] = self.newton_step(j, own)
 
         list(self.each(one, outputs))
+        moved = self.product(step)
+        t = self.problem.t
+        along = ((self.W - self.pull) * step).sum(axis=1) + self.slope_b * step_b
+        linear = ((self.W - self.fixed_pull) * step).sum(axis=1) - np.asarray(self.fixed_total) * step_b
+        linear = linear + (self.b * step_b / t if t else 0.0)
+        quadratic = (step**2).sum(axis=1) + (step_b**2 / t if t else 0.0)
 
-    def improve(self, tol: float, max_iter: int, rng: np.random.Generator, watch: Any) -> int:
-        everything = np.arange(self.m)
-        outputs = everything
+        def search(j: int) -> None:
+            args = self.scores[j], moved[j], self.b[j], step_b[j], *self.output(j), linear[j], quadratic[j], along[j]
+            length = _line_search(*args)
+            if length == 0.0:  # too many kinks in too little room
+                self.next_mu[j] *= 4
+            self.W[j] += length * step[j]
+            self.b[j] += length * step_b[j]
+            self.scores[j] += self.problem.X.dtype.type(length) * moved[j]
+
+        list(self.each(search, outputs))
+        self.mu = self.next_mu
+
+    def improve(self, goal: Array | float, max_iter: int, rng: np.random.Generator, watch: Watch | None = None) -> int:
+        """Until the gaps are within goal (m,), or within a share goal of the primal value in all. Returns the number of steps."""
+        outputs = np.arange(self.m)
         for iteration in range(max_iter):
             self.refresh(outputs)
-            gap = self.mismatch + self.rest
-            primal = self.primal
+            gap, primal = self.mismatch + self.rest, self.primal
+            limit = goal if isinstance(goal, np.ndarray) else 0.8 * goal * np.maximum(primal, primal.mean())
             if watch is not None:
                 watch(iteration + 1, float(gap.sum() / max(primal.sum(), 1e-300)))
-            if gap.sum() <= tol * primal.sum():
+            outputs = np.flatnonzero(gap > limit)
+            if not len(outputs) or (not isinstance(goal, np.ndarray) and gap.sum() <= goal * primal.sum()):
                 break
-            outputs = np.flatnonzero(gap > 0.7 * tol * np.maximum(primal, primal.mean()))
             narrow = outputs[self.mismatch[outputs] < 0.5 * self.rest[outputs]]
             if len(narrow):
-                goal = 0.4 * tol * primal[narrow] / np.maximum(self.rest[narrow], 1e-300)
-                self.mu[narrow] *= np.clip(np.sqrt(goal), 0.15, 0.7)
+                factor = np.sqrt(0.4 * limit[narrow] / np.maximum(self.rest[narrow], 1e-300))
+                self.mu[narrow] *= np.clip(factor, 0.15, 0.7)
                 self.refresh(narrow)
-            self.newton(outputs, rng)
+            self.advance(outputs, rng, np.maximum(0.3 * limit, 0.03 * gap))
         return iteration + 1
 
 
@@ -255,26 +315,27 @@ def solve_newton(
     *,
     tol: float,
     max_iter: int,
-    each: Callable[..., Iterable[Any]] = map,
+    each: Each = map,
     start: tuple[Array, Array] | None = None,
-    watch: Callable[[int, float], None] | None = None,
+    watch: Watch | None = None,
 ) -> tuple[Array, Array, Array, Array, Array, int]:
     """X (n, d) dense; sign, margin, box (m, k); t: intercept_scaling^2, 0 for no intercept, None for a free one.
 
-    Returns W (m, d), b (m,), beta (m, n), primal values (m,), gaps (m,) and the number of Newton steps.
+    Returns W (m, d), b (m,), beta (m, n), primal values (m,), gaps (m,) and the number of steps.
     """
     n, d = X.shape
     m = len(sign)
     rng = np.random.default_rng(0)
     W, b = (np.zeros((m, d)), np.zeros(m)) if start is None else (start[0].copy(), start[1].copy())
     mu = np.full(m, 4.0) * np.abs(margin).max(axis=1)
+    problem = _Outputs(X, y, weight, sign, margin, box, t)
     done = 0
     sample = max(int(SAMPLE * n), 20 * d)
     if start is None and sample < 0.5 * n:
         rows = np.sort(rng.permutation(n)[:sample])
-        box_s = box * (n / sample)
-        stage = _Stage(X[rows], y[rows], weight[rows], sign, margin, box_s, t, W, b, mu, each)
+        stage = _Stage(problem.part(rows, slice(None), n / sample), W, b, mu, each)
         done = stage.improve(max(tol, SAMPLE_TOL), max_iter, rng, watch)
-    stage = _Stage(X, y, weight, sign, margin, box, t, W, b, mu, each)
+        mu = stage.mu
+    stage = _Stage(problem, W, b, mu, each)
     done += stage.improve(tol, max(max_iter - done, 1), rng, watch)
-    return stage.W, stage.b, stage.beta, stage.primal, stage.mismatch + stage.rest, done
+    return stage.W, stage.b, np.asarray(stage.beta, dtype=float), stage.primal, stage.mismatch + stage.rest, done

@@ -1,0 +1,549 @@
+"""The machines as scikit-learn estimators: validate, build the loss table, solve, name the attributes."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from joblib import effective_n_jobs
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from .costs import Costs, check_costs
+from .losses import LossTable, loss_table
+
+if TYPE_CHECKING:
+    from .dual import Settings, Solution
+
+try:  # experimental in scikit-learn 1.9
+    from sklearn.callback import CallbackSupportMixin, with_callbacks
+except ImportError:  # pragma: no cover
+
+    class CallbackSupportMixin:  # type: ignore[no-redef]
+        """Nothing to support in this version of scikit-learn."""
+
+    def with_callbacks(method: Any) -> Any:
+        return method
+
+
+Array = NDArray[np.float64]
+
+CANONICAL = 1000  # so few examples are sorted and repeated rows merged: neither their order nor weight against repetition matters
+PREDICT_ROWS = 500  # examples scored at a time
+
+
+class _ApportionedClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
+    """What the linear and the kernel machine share."""
+
+    # ------------------------------------------------------------ for the user
+
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Any:
+        """Fit the machine.
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (n_samples, n_features)
+        y : array of shape (n_samples,)
+            Labels of any type.
+        sample_weight : array of shape (n_samples,), optional
+            Weight 2 is the same as the row twice.
+
+        Returns
+        -------
+        self
+        """
+        with _unchanged_on_failure(self):
+            return self._fit(X, y, sample_weight)
+
+    def decision_function(self, X: ArrayLike) -> Array:
+        """Class scores, (n, k); for two classes (n,), positive where the second is chosen."""
+        raw = self._raw_scores(X)
+        scores = self.table_.decide(raw)
+        return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """The class with the highest score."""
+        scores = self.decision_function(X)
+        return self.classes_[(scores > 0).astype(np.intp) if scores.ndim == 1 else scores.argmax(axis=1)]
+
+    def reapportion(self, costs: Any) -> Any:
+        """The same machine with its boundaries apportioned by other costs, without training again.
+
+        The way between the support hyperplanes of two classes is divided anew, in the ratio of new to old costs. A machine that
+        is trained with the new costs is better; this one is there at once, and shows what a change of costs would do.
+        """
+        check_is_fitted(self)
+        new = check_costs(costs, self.classes_, class_counts=self.class_weight_total_)
+        old = check_costs(self.costs_, self.classes_)
+        if new.theta is None or old.theta is None:
+            raise ValueError("reapportion takes one cost a class, on a machine trained with one cost a class; got a full cost matrix.")
+        table = self._table(old, new.theta / old.theta)
+        machine = copy.copy(self)
+        machine.costs, machine.costs_, machine.table_ = costs, new.array, table
+        return machine
+
+    # ------------------------------------------------------------ for the subclasses
+
+    def _raw_scores(self, X: ArrayLike) -> Array:
+        raise NotImplementedError
+
+    def _solve(self, table: LossTable, X: Any, y: Any, weight: Array, settings: Settings, start: Any) -> Solution:
+        raise NotImplementedError
+
+    def _table(self, costs: Costs, ratio: Array | None = None) -> LossTable:
+        return loss_table(self.loss, costs, margin_power=self.margin_power, slack_power=self.slack_power, ratio=ratio)
+
+    def _validate_parameters(self) -> None:
+        _check_number("C", self.C, low=0, open_low=True, infinite=True)
+        _check_number("tol", self.tol, low=0, open_low=True)
+        _check_number("intercept_scaling", self.intercept_scaling, low=0, open_low=True)
+        _check_number("max_iter", self.max_iter, low=1, integer=True)
+        if self.intercept not in ("penalized", "free", "none"):
+            raise ValueError(f"intercept={self.intercept!r} is not known; allowed: 'penalized', 'free', 'none'.")
+
+    @with_callbacks
+    def _fit(self, X: Any, y: Any, sample_weight: Any) -> Any:
+        from .dual import Settings  # brings numba: only a fit pays for it
+
+        self._validate_parameters()
+        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], order="C", y_numeric=False)
+        check_classification_targets(y)
+        classes, y = np.unique(y, return_inverse=True)
+        k = len(classes)
+        if k < 2:
+            raise ValueError(f"{type(self).__name__} needs at least 2 classes to tell apart; y has 1 class: {classes.tolist()[0]!r}.")
+        if sparse.issparse(X):
+            X.sum_duplicates()
+        _check_magnitude(X)
+        weight = _check_sample_weight(sample_weight, len(y))
+        if len(np.unique(y[weight > 0])) < 2:
+            raise ValueError("sample_weight leaves fewer than 2 classes with a positive weight.")
+        counts = np.bincount(y, weights=weight, minlength=k)
+        costs = check_costs(self.costs, classes, class_counts=counts)
+        table = self._table(costs)
+        rows, merged = _canonical(X, y, weight, pairwise=self._pairwise)
+        context = _CallbackContext(self, X, y)
+        settings = Settings(
+            C=self.C,
+            offset={"penalized": float(self.intercept_scaling) ** 2, "free": None, "none": 0.0}[self.intercept],
+            tol=self.tol,
+            max_iter=self.max_iter,
+            n_jobs=effective_n_jobs(self.n_jobs),
+            watch=context.watch,
+        )
+        start = getattr(self, "_alpha", None) if self.warm_start else None
+        if start is not None and start.shape != (len(rows), table.codes.shape[1]):
+            start = None
+        whole = len(rows) == len(y) and np.all(rows == np.arange(len(y)))
+        data = X if whole else X[np.ix_(rows, rows)] if self._pairwise else X[rows]
+        solution = self._solve_any_C(table, data, y[rows], merged, settings, start)
+        if solution.gap > self.tol:
+            warnings.warn(
+                f"{type(self).__name__} stopped at a relative duality gap of {solution.gap:.2g} after {solution.n_iter} iterations; "
+                f"tol={self.tol:.2g} was asked for. Scale the features, raise max_iter, or accept a larger tol.",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+        beta = solution.beta(table, y[rows])
+        support = np.flatnonzero(beta.any(axis=1))
+        self.classes_, self.costs_, self.table_ = classes, costs.array, table
+        self.class_weight_total_ = counts
+        self.support_, self.dual_coef_ = rows[support], beta[support]
+        self.n_support_ = np.bincount(y[self.support_], minlength=k)
+        self.intercept_, self.objective_, self.dual_gap_ = solution.intercept, solution.objective, solution.gap
+        self.n_iter_ = max(solution.n_iter, 1)
+        self._alpha = solution.alpha
+        self._name_solution(solution, data, support)
+        context.finish()
+        return self
+
+    def _name_solution(self, solution: Solution, data: Any, support: NDArray[np.intp]) -> None:
+        """Attributes of the subclass."""
+
+    def _solve_any_C(self, table: LossTable, X: Any, y: Any, weight: Array, settings: Settings, start: Any) -> Solution:
+        """C = inf is a C so large that no alpha of a separable problem reaches it; where one does, the data are not separable."""
+        if np.isfinite(settings.C):
+            return self._solve(table, X, y, weight, settings, start)
+        settings.C = HARD * float(np.abs(table.margins).max())
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)
+            solution = self._solve(table, X, y, weight, settings, start)
+        if np.any(solution.alpha >= 0.999 * settings.C * table.weights[y] * weight[:, None]):
+            raise ValueError(
+                "C=inf asks for a hard margin, and the training data are not separable by this machine; give a finite C "
+                "(a large one, such as 1e4, comes close to a hard margin)."
+            )
+        return solution
+
+    @property
+    def _pairwise(self) -> bool:
+        return False
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.pairwise = self._pairwise
+        return tags
+
+
+HARD = 1e6  # what C = inf stands for, in units of the largest margin
+
+
+class ApportionedLinearSVC(_ApportionedClassifier):
+    """Linear large-margin classifier whose boundaries are apportioned by what errors cost.
+
+    Solves ``min 1/2 |W|^2 + C sum_i loss(W x_i + b, y_i)`` exactly, for every loss that is a table, and says how far from the
+    optimum it can be at most (``dual_gap_``).
+
+    Parameters
+    ----------
+    costs : dict, array of shape (k,) or (k, k), DataFrame, "balanced" or None, default=None
+        What an error costs: per true class, or ``costs[true, predicted]``. Arrays follow the order of ``classes_``. None: 1 each.
+    loss : str or LossTable, default="apportioned"
+        "apportioned", "one-vs-rest", "pairwise", "weston-watkins", "crammer-singer", "lee-lin-wahba" (the one for full cost
+        matrices), "reinforced", or a table of your own.
+    margin_power, slack_power : float or None, default=None
+        How the costs enter: margins ``costs ** margin_power``, slack weights ``costs ** slack_power``. None: 1 and 0 for
+        "apportioned", 0 and 1 for the others.
+    C : float, default=1.0
+        Price of slack. ``inf`` asks for a hard margin and raises where the data are not separable.
+    intercept : {"penalized", "free", "none"}, default="penalized"
+        "penalized": the weight of a constant feature of value ``intercept_scaling``. "free": not penalised, as in the paper.
+    intercept_scaling : float, default=1.0
+    tol : float, default=1e-3
+        Relative duality gap at which to stop: (primal - dual) / primal.
+    max_iter : int, default=1000
+        Newton steps or sweeps over the data.
+    n_jobs : int or None, default=None
+        Threads. The result does not depend on it.
+    warm_start : bool, default=False
+        Start from the solution of the last fit where the data have the same shape.
+    verbose : int, default=0
+        1 or more prints the gap as it falls.
+    random_state : int, RandomState or None, default=None
+        Accepted for interchange with other estimators. The solvers draw with fixed seeds: equal data give equal machines.
+
+    Attributes
+    ----------
+    classes_ : array of shape (k,)
+    costs_ : array of shape (k,) or (k, k)
+    coef_ : array of shape (n_outputs, n_features)
+        Weights of the raw scores; the class scores are ``table_.decide(X @ coef_.T + intercept_)``.
+    intercept_ : array of shape (n_outputs,)
+    support_ : array of shape (n_support,)
+        Rows of the training data with a non-zero dual variable (of equal rows, the first).
+    dual_coef_ : array of shape (n_support, n_outputs)
+    n_support_ : array of shape (k,)
+    objective_ : float
+        Primal value.
+    dual_gap_ : float
+        (primal - dual) / primal: the objective is within this share of the optimum.
+    n_iter_ : int
+    table_ : LossTable
+    n_features_in_ : int
+    feature_names_in_ : array of shape (n_features,), where X has names
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from apportion import ApportionedLinearSVC
+    >>> X, y = load_breast_cancer(return_X_y=True)  # 0 is malignant
+    >>> machine = make_pipeline(StandardScaler(), ApportionedLinearSVC({0: 10, 1: 1}, C=0.1)).fit(X, y)
+    >>> bool(machine[-1].dual_gap_ <= 1e-3)
+    True
+    """
+
+    def __init__(
+        self,
+        costs: Any = None,
+        *,
+        loss: Any = "apportioned",
+        margin_power: float | None = None,
+        slack_power: float | None = None,
+        C: float = 1.0,
+        intercept: str = "penalized",
+        intercept_scaling: float = 1.0,
+        tol: float = 1e-3,
+        max_iter: int = 1000,
+        n_jobs: int | None = None,
+        warm_start: bool = False,
+        verbose: int = 0,
+        random_state: Any = None,
+    ) -> None:
+        self.costs = costs
+        self.loss = loss
+        self.margin_power = margin_power
+        self.slack_power = slack_power
+        self.C = C
+        self.intercept = intercept
+        self.intercept_scaling = intercept_scaling
+        self.tol = tol
+        self.max_iter = max_iter
+        self.n_jobs = n_jobs
+        self.warm_start = warm_start
+        self.verbose = verbose
+        self.random_state = random_state
+
+    def _solve(self, table: LossTable, X: Any, y: Any, weight: Array, settings: Settings, start: Any) -> Solution:
+        from .dual import solve_linear
+
+        return solve_linear(table, X, y, weight, settings, start)
+
+    def _name_solution(self, solution: Solution, data: Any, support: NDArray[np.intp]) -> None:
+        self.coef_ = solution.coef
+
+    def _raw_scores(self, X: ArrayLike) -> Array:
+        check_is_fitted(self)
+        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
+        return np.asarray(X @ self.coef_.T) + self.intercept_
+
+
+class ApportionedSVC(_ApportionedClassifier):
+    """Kernel large-margin classifier whose boundaries are apportioned by what errors cost.
+
+    As `ApportionedLinearSVC`, on the features of a kernel. No n x n matrix is stored: kernel values are computed where they are
+    needed, once for all outputs.
+
+    Parameters
+    ----------
+    costs, loss, margin_power, slack_power, C, intercept, intercept_scaling, tol, n_jobs, warm_start, verbose, random_state
+        As in `ApportionedLinearSVC`.
+    kernel : {"rbf", "laplacian", "linear", "poly", "sigmoid", "precomputed"} or callable, default="rbf"
+        A callable takes two matrices and returns the matrix of their kernel values.
+    gamma : {"scale", "auto"} or float, default="scale"
+        Width of rbf exp(-gamma |x - z|^2) and laplacian exp(-gamma |x - z|_1), factor of poly and sigmoid. "scale" is
+        1 / (n_features * X.var()), the variance weighted by `sample_weight`; "auto" is 1 / n_features.
+    degree : int, default=3
+    coef0 : float, default=0.0
+    max_iter : int, default=1000
+        Rounds of working sets.
+    cache_size : float, default=1000
+        Megabytes that kernel values kept for reuse may take.
+
+    Attributes
+    ----------
+    support_vectors_ : array or sparse matrix of shape (n_support, n_features)
+        Empty for kernel="precomputed".
+    classes_, costs_, intercept_, support_, dual_coef_, n_support_, objective_, dual_gap_, n_iter_, table_, n_features_in_
+        As in `ApportionedLinearSVC`; raw scores are ``kernel(X, support_vectors_) @ dual_coef_ + intercept_``.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from apportion import ApportionedSVC
+    >>> X, y = load_iris(return_X_y=True)
+    >>> machine = ApportionedSVC({0: 1, 1: 1, 2: 5}, C=10).fit(X, y)
+    >>> machine.predict(X[:2]).tolist()
+    [0, 0]
+    """
+
+    def __init__(
+        self,
+        costs: Any = None,
+        *,
+        loss: Any = "apportioned",
+        margin_power: float | None = None,
+        slack_power: float | None = None,
+        kernel: Any = "rbf",
+        gamma: Any = "scale",
+        degree: int = 3,
+        coef0: float = 0.0,
+        C: float = 1.0,
+        intercept: str = "penalized",
+        intercept_scaling: float = 1.0,
+        tol: float = 1e-3,
+        max_iter: int = 1000,
+        n_jobs: int | None = None,
+        cache_size: float = 1000,
+        warm_start: bool = False,
+        verbose: int = 0,
+        random_state: Any = None,
+    ) -> None:
+        self.costs = costs
+        self.loss = loss
+        self.margin_power = margin_power
+        self.slack_power = slack_power
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.C = C
+        self.intercept = intercept
+        self.intercept_scaling = intercept_scaling
+        self.tol = tol
+        self.max_iter = max_iter
+        self.n_jobs = n_jobs
+        self.cache_size = cache_size
+        self.warm_start = warm_start
+        self.verbose = verbose
+        self.random_state = random_state
+
+    @property
+    def _pairwise(self) -> bool:
+        return isinstance(self.kernel, str) and self.kernel == "precomputed"
+
+    def _validate_parameters(self) -> None:
+        super()._validate_parameters()
+        names = ("rbf", "laplacian", "linear", "poly", "sigmoid", "precomputed")
+        if not callable(self.kernel) and self.kernel not in names:
+            raise ValueError(f"kernel={self.kernel!r} is not known; allowed: {', '.join(names)}, or a callable.")
+        if isinstance(self.gamma, str):
+            if self.gamma not in ("scale", "auto"):
+                raise ValueError(f"gamma={self.gamma!r} is not known; allowed: 'scale', 'auto' or a positive number.")
+        else:
+            _check_number("gamma", self.gamma, low=0, open_low=True)
+        _check_number("degree", self.degree, low=0)
+        _check_number("coef0", self.coef0)
+        _check_number("cache_size", self.cache_size, low=0, open_low=True)
+
+    def _solve(self, table: LossTable, X: Any, y: Any, weight: Array, settings: Settings, start: Any) -> Solution:
+        from .dual import solve_kernel
+        from .kernels import make_kernel, single_precision_serves
+
+        if self._pairwise and X.shape[0] != X.shape[1]:
+            raise ValueError(f"kernel='precomputed' needs a square matrix of kernel values in fit; X has shape {X.shape}.")
+        self._gamma = self._width(X, weight)
+        form = {"gamma": self._gamma, "degree": self.degree, "coef0": self.coef0, "cache_size": self.cache_size}
+        if len(y) > CANONICAL and single_precision_serves(X, self.kernel, self._gamma, settings.tol):
+            kernel = make_kernel(X, self.kernel, dtype=np.float32, **form)
+            solution = solve_kernel(table, kernel, y, weight, settings, start)
+            # kernel values are off by about 1e-7 of themselves: what that does to the gap, if the errors are independent
+            blur = 1e-7 * float((solution.beta(table, y) ** 2).sum()) * float(np.abs(kernel.diagonal()).max())
+            if blur <= 0.1 * settings.tol * solution.objective:
+                return solution
+            start = solution.alpha
+        return solve_kernel(table, make_kernel(X, self.kernel, dtype=np.float64, **form), y, weight, settings, start)
+
+    def _width(self, X: Any, weight: Array) -> float:
+        if not isinstance(self.gamma, str):
+            return float(self.gamma)
+        if self._pairwise or X.shape[1] == 0:
+            return 1.0
+        if self.gamma == "auto":
+            return 1.0 / X.shape[1]
+        share = weight / weight.sum()
+        if sparse.issparse(X):
+            mean = float(share @ X.mean(axis=1).A1) if hasattr(X.mean(axis=1), "A1") else float(share @ np.ravel(X.mean(axis=1)))
+            square = float(share @ np.ravel(X.multiply(X).mean(axis=1)))
+        else:
+            mean = float(share @ X.mean(axis=1, dtype=float))
+            square = float(share @ np.einsum("ij,ij->i", X, X, dtype=float)) / X.shape[1]
+        variance = square - mean**2
+        return 1.0 / (X.shape[1] * variance) if variance > 1e-12 * max(square, 1e-300) else 1.0
+
+    def _name_solution(self, solution: Solution, data: Any, support: NDArray[np.intp]) -> None:
+        self.support_vectors_ = np.empty((0, 0)) if self._pairwise else data[support]
+
+    def _raw_scores(self, X: ArrayLike) -> Array:
+        from .kernels import cross_kernel
+
+        check_is_fitted(self)
+        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
+        if self._pairwise:
+            return np.asarray(X[:, self.support_] @ self.dual_coef_) + self.intercept_
+        block = cross_kernel(self.support_vectors_, self.kernel, self._gamma, self.degree, self.coef0)
+        out = np.empty((X.shape[0], len(self.intercept_)))
+        for i in range(0, X.shape[0], PREDICT_ROWS):
+            out[i : i + PREDICT_ROWS] = block(X[i : i + PREDICT_ROWS]) @ self.dual_coef_
+        return out + self.intercept_
+
+
+# ---------------------------------------------------------------- helpers of fit
+
+
+@contextmanager
+def _unchanged_on_failure(estimator: Any) -> Iterator[None]:
+    """Whatever interrupts a fit, a bad input or the user, leaves the estimator as it was."""
+    before = dict(vars(estimator))
+    try:
+        yield
+    except BaseException:
+        vars(estimator).clear()
+        vars(estimator).update(before)
+        raise
+
+
+class _CallbackContext:
+    """Reports rounds to scikit-learn's callbacks and, with verbose, to the user."""
+
+    def __init__(self, estimator: Any, X: Any, y: Any) -> None:
+        self.estimator = estimator
+        self.context = None
+        if getattr(estimator, "_skl_callbacks", None):
+            self.context = estimator._init_callback_context(max_subtasks=None)
+            self.context.call_on_fit_task_begin(estimator=estimator, X=X, y=y)
+        self.watch = self._watch if self.context is not None or estimator.verbose else None
+
+    def _watch(self, iteration: int, gap: float) -> None:
+        if self.estimator.verbose:
+            print(f"[{type(self.estimator).__name__}] iteration {iteration}: relative duality gap {gap:.2e}", flush=True)
+        if self.context is not None:
+            task = self.context.subcontext(task_name="iteration")
+            task.call_on_fit_task_begin(estimator=self.estimator)
+            task.call_on_fit_task_end(estimator=self.estimator)
+
+    def finish(self) -> None:
+        if self.context is not None:
+            self.context.call_on_fit_task_end(estimator=self.estimator)
+
+
+def _check_number(
+    name: str, value: Any, *, low: float | None = None, open_low: bool = False, integer: bool = False, infinite: bool = False
+) -> None:
+    kind = "an integer" if integer else "a number"
+    bound = "" if low is None else f" {'>' if open_low else '>='} {low}"
+    number = (int, np.integer) if integer else (int, float, np.integer, np.floating)
+    good = isinstance(value, number) and not isinstance(value, (bool, np.bool_)) and not np.isnan(value)
+    good = good and (infinite or bool(np.isfinite(value)))
+    if good and low is not None:
+        good = value > low if open_low else value >= low
+    if not good:
+        raise ValueError(f"{name}={value!r} must be {kind}{bound}.")
+
+
+def _check_magnitude(X: Any) -> None:
+    values = X.data if sparse.issparse(X) else X
+    largest = max(abs(values.max()), abs(values.min())) if values.size else 0.0
+    if largest > 1e100:
+        raise ValueError(f"X holds {largest:.3g}, whose square overflows in the solver; scale the features first (StandardScaler).")
+
+
+def _check_sample_weight(sample_weight: Any, n: int) -> Array:
+    if sample_weight is None:
+        return np.ones(n)
+    weight = np.asarray(sample_weight, dtype=float)
+    if weight.ndim == 0:
+        weight = np.full(n, float(weight))
+    if weight.shape != (n,):
+        raise ValueError(f"sample_weight has shape {weight.shape}; it must be ({n},), one number an example.")
+    if not np.all(np.isfinite(weight)) or np.any(weight < 0):
+        raise ValueError("sample_weight must hold finite numbers >= 0.")
+    if not np.any(weight):
+        raise ValueError("sample_weight is zero for every example; at least two classes need a positive weight.")
+    return weight
+
+
+def _canonical(X: Any, y: NDArray[np.intp], weight: Array, pairwise: bool) -> tuple[NDArray[np.intp], Array]:
+    """(rows, weights) to train on: those with a positive weight. Few examples are sorted by class and content and equal rows merged."""
+    rows = np.flatnonzero(weight > 0)
+    if pairwise or len(rows) > CANONICAL:
+        return rows, weight[rows]
+    dense = X[rows].toarray() if sparse.issparse(X) else X[rows]
+    order = np.lexsort((*dense.T[::-1], y[rows]))
+    dense, sorted_rows = dense[order], rows[order]
+    new = np.ones(len(rows), dtype=bool)
+    new[1:] = np.any(dense[1:] != dense[:-1], axis=1) | (y[sorted_rows[1:]] != y[sorted_rows[:-1]])
+    group = np.cumsum(new) - 1
+    merged = np.zeros(group[-1] + 1)
+    np.add.at(merged, group, weight[sorted_rows])
+    return sorted_rows[new], merged
