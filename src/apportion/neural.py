@@ -272,7 +272,7 @@ class ApportionedNetClassifier(ClassifierMixin, BaseEstimator):
             net = paper_net(self.loss_.n_outputs, channels=shape[0], size=shape[1:])
         else:
             raise ValueError(
-                f"X has examples of shape {shape}; without a module of your own they must be rows (features,) "
+                f"X has examples of shape {shape}; without a module they must be rows (features,) "
                 "or images (channels, height, width)."
             )
         return torch.nn.Sequential(Standardize(torch.from_numpy(X)), net)
