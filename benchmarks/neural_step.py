@@ -1,6 +1,7 @@
 """One training step of the paper's net under a loss table, against the same step under cross entropy.
 
     python benchmarks/neural_step.py [--device cpu|cuda] [--out results/neural_step.json]
+    python benchmarks/neural_step.py --page docs/neural.md      its table anew, from the file
 
 The steps of the losses take turns (one of each, again and again), so that a change of clock or load meets all
 alike; the ratio is that of the medians. Also measured: the largest tensor any operation of the loss makes, in
@@ -102,6 +103,11 @@ def measure(k: int, device: str, repeats: int) -> list[dict[str, object]]:
     ]
 
 
+def markdown(steps: list[dict[str, object]]) -> str:
+    lines = ["| device | k | loss | milliseconds | ratio | largest tensor |", "|---|---:|---|---:|---:|---:|"]
+    return "\n".join(lines + ["| " + " | ".join(map(str, row.values())) + " |" for row in steps]) + "\n"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument(
@@ -109,7 +115,15 @@ def main() -> None:
     )
     parser.add_argument("--k", type=int, action="append", help="classes; may be repeated (4, 100, 1000)")
     parser.add_argument("--out", type=Path, default=Path("results/neural_step.json"))
+    parser.add_argument(
+        "--page", type=Path, help="write the table of the results that are there into this page"
+    )
     given = parser.parse_args()
+    if given.page is not None:
+        head, rest = given.page.read_text().split("<!-- begin step -->\n")
+        text = markdown(json.loads(given.out.read_text())["steps"])
+        given.page.write_text(head + "<!-- begin step -->\n" + text + rest[rest.index("<!-- end step -->") :])
+        return
     rows = []
     for device in given.device or ["cpu"] + ["cuda"] * torch.cuda.is_available():
         for k in given.k or [4, 100, 1000]:

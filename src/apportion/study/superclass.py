@@ -30,7 +30,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from multiprocessing import get_context
 from typing import Any
 
@@ -308,7 +308,7 @@ def run(
         device = "cuda" if torch.cuda.is_available() else "cpu"
     bench = Bench(settings, device, None if data is None else str(data))
     whole = opened(out, settings)
-    cifar.load(data)  # download once, before the workers ask for it
+    ready = cache(cifar.load)  # downloads once, before the workers ask for it, and only if there is work
     for drop in drops:
         empty = {"tuning": [], "tests": [], "torch": torch.__version__, "device": device_name(device)}
         whole["readings"].setdefault(f"{drop:g}", empty)
@@ -327,9 +327,10 @@ def run(
         tasks: dict[Future[list[dict[str, Any]]], tuple[float, str]] = {}
         for drop in drops:
             known = {row["loss"] for row in whole["readings"][f"{drop:g}"]["tuning"]}
-            tasks |= {
-                pool.submit(bench.tune, drop, loss): (drop, loss) for loss in LOSSES if loss not in known
-            }
+            for loss in LOSSES:
+                if loss not in known:
+                    ready(data)
+                    tasks[pool.submit(bench.tune, drop, loss)] = (drop, loss)
         finish("tuning", tasks)
 
         tasks = {}
@@ -346,6 +347,7 @@ def run(
                 for first in range(0, settings.seeds, 10):
                     seeds = range(first, min(first + 10, settings.seeds))
                     if not all((name, seed) in known for name in wanted for seed in seeds):
+                        ready(data)
                         tasks[pool.submit(bench.test, drop, loss, rate, wanted, seeds)] = (drop, loss)
         finish("tests", tasks)
     return whole

@@ -1,0 +1,66 @@
+"""The command line, extra [cli]: apportion reproduce neural."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+try:
+    import typer
+    from rich.console import Console
+    from rich.markdown import Markdown
+except ImportError as error:
+    raise SystemExit("the command line needs typer and rich: pip install apportion[cli]") from error
+
+app = typer.Typer(help="Cost-sensitive classification by apportioned margins.", no_args_is_help=True)
+reproduce = typer.Typer(help="Run the paper's experiments again.", no_args_is_help=True)
+app.add_typer(reproduce, name="reproduce")
+
+
+@app.callback()
+def _app() -> None:
+    """Cost-sensitive classification by apportioned margins."""
+
+
+@reproduce.callback()
+def _reproduce() -> None:
+    """Run the paper's experiments again."""
+
+
+@reproduce.command()
+def neural(
+    seeds: Annotated[int, typer.Option(min=2, help="Networks for each method.")] = 30,
+    device: Annotated[str, typer.Option(help="cpu, cuda, or auto: a GPU where there is one.")] = "auto",
+    workers: Annotated[int, typer.Option(min=1, help="Processes that share the device.")] = 1,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="2 seeds, 4 epochs, half the images: minutes on a CPU.")
+    ] = False,
+    data: Annotated[
+        Path | None, typer.Option(help="cifar100_4.npz; without it CIFAR-100 is downloaded.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="File of the results; a run that was stopped goes on from it.")
+    ] = None,
+    page: Annotated[Path | None, typer.Option(help="Page whose tables are written anew.")] = None,
+) -> None:
+    """The superclass experiment: every loss, both readings of the paper's dropout, beside its Table 4."""
+    console = Console()
+    try:
+        from .study import superclass, superclass_tables
+    except ImportError as error:
+        raise SystemExit(str(error)) from error
+    settings = superclass.QUICK if quick else superclass.Settings(seeds=seeds)
+    drops = superclass.DROPS[:1] if quick else superclass.DROPS
+    out = out or Path("results") / ("superclass-quick.json" if quick else "superclass.json")
+    try:
+        results = superclass.run(out, drops, settings, device, data, workers, console.print)
+        text = superclass_tables.markdown(results)
+        if page is not None:
+            superclass_tables.write_into(page, "superclass", text)
+    except (OSError, ValueError) as error:
+        raise SystemExit(str(error)) from error
+    console.print(Markdown(text))
+
+
+def main() -> None:
+    app()
