@@ -198,6 +198,8 @@ def test_compiles_whole(name):
             r"needs \(n, 2\)",
         ),
         (lambda: ApportionedMarginLoss([1.0, 2.0])(torch.zeros(3, 2), torch.zeros(3)), "class numbers"),
+        (lambda: ApportionedMarginLoss([1.0, 2.0])(torch.zeros(1, 2), torch.tensor([-1])), "y holds -1"),
+        (lambda: WeightedSoftmaxLoss([1.0, 2.0])(torch.zeros(1, 2), torch.tensor([2])), "classes 0 to 1"),
         (
             lambda: ApportionedMarginLoss([1.0, 2.0])(torch.zeros(3, 2), torch.zeros(2).long()),
             "class numbers",
@@ -599,6 +601,13 @@ def test_validation_rows_are_a_fifth_of_each_class_and_change_with_the_seed():
     assert torch.bincount(y[held]).tolist() == [5, 5, 5, 5]
     assert sorted([*train.tolist(), *held.tolist()]) == list(range(100))
     assert held.tolist() != other.tolist()
+
+
+def test_the_blocks_of_the_page_run():
+    blocks = (ROOT / "docs" / "neural.md").read_text().split("```python\n")[1:]
+    assert len(blocks) == 2
+    for block in blocks:
+        exec(block.split("```")[0], {})
 
 
 # ---------------------------------------------------------------- where torch is missing

@@ -88,14 +88,20 @@ class CostLoss(nn.Module):
             raise ValueError(
                 f"logits has shape {tuple(logits.shape)}; this loss needs (n, {self.n_outputs})."
             )
-        if y.shape != logits.shape[:1] or y.is_floating_point():
+        if y.shape != logits.shape[:1] or y.is_floating_point() or y.dtype == torch.bool:
             raise ValueError(
                 f"y has shape {tuple(y.shape)} and dtype {y.dtype}; "
                 f"it must hold {logits.shape[0]} class numbers (integers)."
             )
-        terms = self.terms(
-            logits.to(torch.promote_types(logits.dtype, torch.float32)), y
-        )  # under autocast too: no half sums
+        k = len(self.costs.classes)
+        if not (y.is_cuda or torch.compiler.is_compiling()) and bool(((y < 0) | (y >= k)).any()):
+            raise ValueError(
+                f"y holds {y[(y < 0) | (y >= k)][0].item()}; allowed are the classes 0 to {k - 1}."
+            )
+        full = torch.promote_types(
+            logits.dtype, torch.float32
+        )  # under autocast too: no sums in half precision
+        terms = self.terms(logits.to(full), y.long())
         if self.reduction == "none":
             return terms.sum(1) if terms.ndim == 2 else terms
         return terms.sum() / len(y) if self.reduction == "mean" else terms.sum()
@@ -142,8 +148,7 @@ class ApportionedMarginLoss(CostLoss):
         What an error on each class costs, or costs[true, predicted].
     loss : str or LossTable
         "apportioned" (the paper's), "lee-lin-wahba" (consistent; takes a cost matrix), "one-vs-rest",
-        "pairwise" (k (k-1) / 2 logits),
-        "weston-watkins", "crammer-singer", "reinforced".
+        "pairwise" (k (k-1) / 2 logits), "weston-watkins", "crammer-singer", "reinforced".
     margin_power, slack_power : float, optional
         p and q; None: the loss's own, (1, 0) for "apportioned" and (0, 1) for the others.
     reduction : "mean", "sum" or "none"
@@ -198,9 +203,8 @@ class ApportionedMarginLoss(CostLoss):
         f = logits - logits.mean(-1, keepdim=True) if self.centred else logits
         if isinstance(self._decide, PerClass):
             return f * self.scale + self.offset
-        return torch.as_tensor(self._decide(f.detach().cpu().double().numpy())).to(
-            f
-        )  # votes: no gradient to lose
+        votes = self._decide(f.detach().cpu().double().numpy())  # in numpy: votes have no gradient to lose
+        return torch.as_tensor(votes).to(f)
 
 
 class WeightedHingeLoss(ApportionedMarginLoss):

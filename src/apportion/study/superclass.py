@@ -123,12 +123,8 @@ METHODS: dict[str, Method] = {
     "weighted softmax, tuned": _as_trained(*(f"weighted softmax q={q:g}" for q in QS)),
     "weighted hinge": _as_trained("weighted hinge q=1"),
     "weighted hinge, tuned": _as_trained(*(f"weighted hinge q={q:g}" for q in QS)),
-    **{
-        name: _as_trained(name)
-        for name in ("squared cost", "LDAM", "logit adjustment", "weston-watkins", "crammer-singer")
-    },
-    "reinforced": _as_trained("reinforced"),
-    "pairwise": _as_trained("pairwise"),
+    **{name: _as_trained(name) for name in ("squared cost", "LDAM", "logit adjustment")},
+    **{name: _as_trained(name) for name in ("weston-watkins", "crammer-singer", "reinforced", "pairwise")},
     "apportioned": _as_trained("apportioned p=1 q=0"),
     "apportioned, tuned": _as_trained(*(f"apportioned p={p:g} q={q:g}" for p, q in PQS)),
     "lee-lin-wahba": _as_trained("lee-lin-wahba q=1"),
