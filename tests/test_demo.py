@@ -1,4 +1,4 @@
-"""The demo prints, for our machine and for SVC(class_weight), the cost, the sensitivities and a true gap."""
+"""The examples: the demo prints costs, sensitivities and true gaps; the picture shows what it says."""
 
 import importlib.util
 import re
@@ -71,3 +71,13 @@ def test_gap_of_svc_is_the_true_gap(demo):
         hinge += 2.0 * demo.COSTS[y[i]] * max(0.0, 1.0 - (score if y[i] == "malignant" else -score))
     primal, dual = 0.5 * beta @ K @ beta + hinge, np.abs(beta).sum() - 0.5 * beta @ K @ beta
     assert demo.svc_gap(svc, X, y) == pytest.approx((primal - dual) / primal, rel=1e-6)
+
+
+def test_the_picture_shows_shares_of_ten_to_one():
+    plt = pytest.importorskip("matplotlib.pyplot")
+    plt.switch_backend("Agg")
+    figure = load("geometry").figure()
+    svc, ours, _ = ([text.get_text() for text in ax.texts if text.get_text().isdigit()] for ax in figure.axes)
+    assert svc == ["1", "1"]
+    assert sorted(ours) == ["1", "10"]
+    plt.close(figure)
