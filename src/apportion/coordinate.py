@@ -627,22 +627,22 @@ def solve_table_kernel(
     labels = np.repeat(np.arange(k), np.diff(starts))
     gram = np.einsum("krm,ksm->krs", codes, codes)
     b = np.zeros(m) if shift is None else shift
-    scores, beta, total = np.zeros((m, n)), np.zeros((m, n)), np.zeros(m)
     samples = nested_samples(starts) if alpha is None else [np.arange(n)]
     alpha = np.zeros((n, R)) if alpha is None else feasible(alpha, boxes[labels] * weight[:, None], shared)
+    beta = np.empty((m, n))
     for c in range(k):
         beta[:, starts[c] : starts[c + 1]] = (alpha[starts[c] : starts[c + 1]] @ codes[c]).T
-    total[:] = beta.sum(axis=1)
-    outputs, rounds, known = np.arange(m), 0, np.empty(0, dtype=np.intp)
+    total = beta.sum(axis=1)
+    outputs, rounds = np.arange(m), 0
     rng = np.random.default_rng(0)
     for members in samples:
         last = len(members) == n
-        rows = np.flatnonzero(beta.any(axis=0))
-        if len(rows):
-            fresh = np.setdiff1d(members, known, assume_unique=True)
-            panel(kernel, rows, -beta[:, rows], outputs, scores, None if len(fresh) == n else fresh, each)
         part = kernel if last else kernel.take(members)
-        S, B, A = scores[:, members], beta[:, members], alpha[members]
+        B, A = beta[:, members], alpha[members]
+        S = np.zeros_like(B)
+        rows = np.flatnonzero(B.any(axis=0))
+        if len(rows):
+            panel(part, rows, -B[:, rows], outputs, S, each)
         y, w, h = labels[members], weight[members], np.maximum(part.diagonal() + t, TINY)
         whole = part.block(slice(0, part.n), slice(0, part.n)) if part.n <= 1.5 * WHOLE else None
         violation = np.empty(part.n)
@@ -669,6 +669,6 @@ def solve_table_kernel(
             A[chosen], B[:, chosen] = a, new
             changed = np.flatnonzero((new != old).any(axis=0))
             changed = changed[np.argsort(chosen[changed])]
-            panel(part, chosen[changed], (old - new)[:, changed], outputs, S, None, each)
-        scores[:, members], beta[:, members], alpha[members], known = S, B, A, members
+            panel(part, chosen[changed], (old - new)[:, changed], outputs, S, each)
+        beta[:, members], alpha[members] = B, A
     return b + t * total, alpha, primal, gap, rounds

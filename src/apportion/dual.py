@@ -253,7 +253,7 @@ def _coupled_kernel(
         """K beta (n, m) and beta' K beta."""
         rows = np.flatnonzero(beta.any(axis=1))
         scores = np.zeros((beta.shape[1], len(beta)))
-        working_sets.panel(sorted_kernel, rows, -beta[rows].T, np.arange(beta.shape[1]), scores, None, each)
+        working_sets.panel(sorted_kernel, rows, -beta[rows].T, np.arange(beta.shape[1]), scores, each)
         return scores.T, float((beta * scores.T).sum())
 
     begin = None if start is None else start[order]

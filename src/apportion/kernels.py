@@ -6,7 +6,7 @@ Three sources share one interface: `n`, `diagonal()`, `block(rows, cols)`, `take
     Pairwise     sparse data and callables, through scikit-learn's pairwise_kernels
     Precomputed  the user's own kernel matrix
 
-`Remembered` adds a cache of rows, bounded in bytes, to a source whose blocks are dear.
+`Remembered` adds a cache of rows, bounded in bytes, to a source.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ._jit import jit
 Block = NDArray[Any]
 Index = Any  # integer array or slice
 
-KERNELS = ("rbf", "laplacian", "linear", "poly", "sigmoid", "precomputed")
+FILL = 240  # kernel rows computed at a time
 
 
 class Kernel(Protocol):
@@ -197,48 +197,46 @@ class Precomputed:
 
 
 class Remembered:
-    """Whole kernel rows kept in at most `megabytes` of memory; when it is full the oldest rows make room.
+    """Whole kernel rows kept in at most `megabytes` of memory; when it is full, rows that are not asked for make room.
 
-    Rows are only stored by `remember` (called from one thread), so that blocks may be read from many threads meanwhile.
+    `reserve(rows)` finds room, then `fill(new, cols)` computes them for some columns, from any thread; all columns are to be filled
+    before the next `reserve`.
     """
 
     def __init__(self, source: Kernel, megabytes: float) -> None:
         self.source, self.megabytes, self.n, self.dtype = source, megabytes, source.n, source.dtype
-        self._slot = np.full(self.n, -1)  # example -> where its row is kept
-        self.capacity = int(min(self.n, megabytes * 2**20 // (self.n * np.dtype(self.dtype).itemsize)))
-        self._rows = np.empty((self.capacity, self.n), self.dtype)
+        self.capacity = int(min(self.n, megabytes * 2**20 // max(self.n * np.dtype(self.dtype).itemsize, 1)))
+        self.kept = np.empty((self.capacity, self.n), self.dtype)  # takes memory as it is written to
+        self.slot = np.full(self.n, -1)  # example -> where its row is kept
         self._owner = np.full(self.capacity, -1)  # slot -> example
-        self._next = 0
 
-    def remember(self, rows: NDArray[np.intp]) -> None:
-        """Compute and keep the rows that are not here yet, as far as there is room for all of `rows`."""
-        missing = rows[self._slot[rows] < 0]
-        if len(rows) > self.capacity or not len(missing):
-            return
+    def reserve(self, rows: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Those of `rows` that now have a slot and are to be filled."""
+        known = self.slot[rows] >= 0
+        missing = rows[~known]
         wanted = np.zeros(self.n, bool)
-        wanted[rows] = True
-        for start in range(0, len(missing), 256):
-            chunk = missing[start : start + 256]
-            values = self.source.block(chunk, slice(0, self.n))
-            for row, value in zip(chunk, values, strict=True):
-                while self._owner[self._next] >= 0 and wanted[self._owner[self._next]]:
-                    self._next = (self._next + 1) % self.capacity
-                if self._owner[self._next] >= 0:
-                    self._slot[self._owner[self._next]] = -1
-                self._owner[self._next], self._slot[row] = row, self._next
-                self._rows[self._next] = value
-                self._next = (self._next + 1) % self.capacity
+        wanted[rows[known]] = True
+        free = np.flatnonzero((self._owner < 0) | ~wanted[self._owner])[: len(missing)]
+        evicted = self._owner[free]
+        self.slot[evicted[evicted >= 0]] = -1
+        new = missing[: len(free)]
+        self.slot[new], self._owner[free] = free, new
+        return new
+
+    @property
+    def used(self) -> int:
+        """Slots 0 .. used - 1 hold rows."""
+        return int(np.searchsorted(-(self._owner >= 0).astype(int), 0)) if self.capacity else 0
+
+    def fill(self, new: NDArray[np.intp], cols: slice) -> None:
+        for i in range(0, len(new), FILL):
+            self.kept[self.slot[new[i : i + FILL]], cols] = self.source.block(new[i : i + FILL], cols)
 
     def diagonal(self) -> NDArray[np.float64]:
         return self.source.diagonal()
 
     def block(self, rows: Index, cols: Index) -> Block:
-        slots = self._slot[rows]
-        if np.any(slots < 0):
-            return self.source.block(rows, cols)
-        if isinstance(cols, slice):
-            return self._rows[slots, cols]
-        return self._rows[np.ix_(slots, cols)]
+        return self.source.block(rows, cols)
 
     def take(self, index: NDArray[np.intp]) -> Remembered:
         return Remembered(self.source.take(index), self.megabytes)
@@ -297,7 +295,7 @@ def make_kernel(
     if kernel in ("rbf", "laplacian"):
         X = X - X.mean(axis=0)  # both depend on differences only; centred data lose fewer digits
     points = Points(*kernel_function(kernel, gamma, degree, coef0, np.ascontiguousarray(X, dtype=dtype)))
-    dear = kernel == "laplacian" or X.shape[1] > 100
+    dear = kernel == "laplacian" or X.shape[1] > 40  # else a value is computed as fast as it is fetched from memory
     return Remembered(points, cache_size) if dear else points
 
 

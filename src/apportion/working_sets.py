@@ -223,10 +223,10 @@ def _axpy(total, v, p):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _apply(step, tile, E, outputs, columns):  # type: ignore[no-untyped-def]
-    """E[outputs, columns] -= step @ tile, skipping the many zeros of step: an output changes few of the rows."""
-    total = np.empty(tile.shape[1], tile.dtype)
-    rows = np.empty(tile.shape[0], np.int64)
+def _apply(step, block, E, outputs, start):  # type: ignore[no-untyped-def]
+    """E[outputs, start : start + width] -= step @ block, skipping the zeros of step: an output changes few of the rows."""
+    total = np.empty(block.shape[1], block.dtype)
+    rows = np.empty(block.shape[0], np.int64)
     for r in range(outputs.size):
         v, count = step[r], 0
         for q in range(v.size):
@@ -239,38 +239,48 @@ def _apply(step, tile, E, outputs, columns):  # type: ignore[no-untyped-def]
         q = 0
         while q + 4 <= count:
             i0, i1, i2, i3 = rows[q], rows[q + 1], rows[q + 2], rows[q + 3]
-            _axpy4(total, v[i0], v[i1], v[i2], v[i3], tile[i0], tile[i1], tile[i2], tile[i3])
+            _axpy4(total, v[i0], v[i1], v[i2], v[i3], block[i0], block[i1], block[i2], block[i3])
             q += 4
         while q < count:
-            _axpy(total, v[rows[q]], tile[rows[q]])
+            _axpy(total, v[rows[q]], block[rows[q]])
             q += 1
-        target = E[outputs[r]]
-        for c in range(columns.size):
-            target[columns[c]] -= total[c]
+        target = E[outputs[r], start : start + total.size]
+        for c in range(total.size):
+            target[c] -= total[c]
 
 
-def panel(kernel: Kernel, rows: Members, step: Array, outputs: Members, E: Array, columns: Members | None, each: Each) -> None:
-    """E[outputs, columns] -= step @ K[rows, columns], tile by tile; each kernel value is computed once for all outputs."""
-    if isinstance(kernel, Remembered):
-        kernel.remember(rows)
+def panel(kernel: Kernel, rows: Members, step: Array, outputs: Members, E: Array, each: Each) -> None:
+    """E[outputs] -= step @ K[rows], tile by tile; each kernel value is computed, or read from the cache, once for all outputs."""
     step = step.astype(kernel.dtype)
-    every = np.arange(kernel.n) if columns is None else columns
+    new = remembered = None
+    if isinstance(kernel, Remembered):
+        new = kernel.reserve(rows)
+        slots = kernel.slot[rows]
+        remembered = np.zeros((len(outputs), kernel.used), kernel.dtype)
+        remembered[:, slots[slots >= 0]] = step[:, slots >= 0]
+        rows, step = rows[slots < 0], step[:, slots < 0]
 
     def one(start: int) -> None:
-        cols = every[start : start + COLUMNS]
-        where = slice(cols[0], cols[-1] + 1) if columns is None else cols
+        cols = slice(start, min(start + COLUMNS, kernel.n))
+        if remembered is not None:
+            kernel.fill(new, cols)
+            E[outputs, cols] -= remembered @ kernel.kept[: kernel.used, cols]
         for r in range(0, len(rows), ROWS):
-            _apply(step[:, r : r + ROWS], kernel.block(rows[r : r + ROWS], where), E, outputs, cols)
+            _apply(step[:, r : r + ROWS], kernel.block(rows[r : r + ROWS], cols), E, outputs, start)
 
-    list(each(one, range(0, len(every), COLUMNS)))
+    list(each(one, range(0, kernel.n, COLUMNS)))
 
 
 class _Sample:
     """The m outputs on some of the examples, and the rounds that improve them."""
 
-    def __init__(self, problem: BinaryOutputs, beta: Array, E: Array, each: Each) -> None:
-        self.problem, self.beta, self.E, self.each = problem, beta, E, each
+    def __init__(self, problem: BinaryOutputs, beta: Array, each: Each) -> None:
+        self.problem, self.beta, self.each = problem, beta, each
         m, n = beta.shape
+        self.E = (problem.sign * problem.margin)[:, problem.labels]
+        rows = np.flatnonzero(beta.any(axis=0))
+        if len(rows):
+            panel(problem.kernel, rows, beta[:, rows], np.arange(m), self.E, each)
         self.b, self.gap, self.hinge, self.quadratic, self.worst = np.zeros((5, m))
         self.violation = np.empty((m, n))
         self.in_set = beta != 0
@@ -358,7 +368,7 @@ class _Sample:
             step = np.zeros((len(outputs), len(rows)))
             for r, (members, delta) in enumerate(changes):
                 step[r, np.searchsorted(rows, members)] = delta
-            panel(self.problem.kernel, rows, step, outputs, self.E, None, self.each)
+            panel(self.problem.kernel, rows, step, outputs, self.E, self.each)
         self.scan(outputs)
 
 
@@ -381,23 +391,17 @@ def solve_binary_outputs(
     Returns beta (m, n), intercepts (m,), primal values (m,), gaps (m,) and the number of rounds.
     """
     m, n = len(problem.sign), problem.kernel.n
-    E = (problem.sign * problem.margin)[:, problem.labels]
-    outputs = np.arange(m)
     samples = nested_samples(problem.starts) if beta is None else [np.arange(n)]
     beta = np.zeros((m, n)) if beta is None else beta.copy()
-    rounds, known = 0, np.empty(0, dtype=np.intp)
+    rounds = 0
     for members in samples:
         last = len(members) == n
-        rows = np.flatnonzero(beta.any(axis=0))
-        if len(rows):
-            fresh = np.setdiff1d(members, known, assume_unique=True)
-            panel(problem.kernel, rows, beta[:, rows], outputs, E, None if len(fresh) == n else fresh, each)
-        sample = _Sample(problem if last else problem.take(members), beta[:, members], E[:, members], each)
+        sample = _Sample(problem if last else problem.take(members), beta[:, members], each)
         goal = tol if last else max(tol, SAMPLE_TOL)
         while len(active := sample.unfinished(goal)) and rounds < max_iter:
             sample.round(active, goal)
             rounds += 1
             if watch is not None:
                 watch(rounds, sample.relative_gap)
-        beta[:, members], E[:, members], known = sample.beta, sample.E, members
+        beta[:, members] = sample.beta
     return beta, sample.b, sample.primal, sample.gap, rounds
