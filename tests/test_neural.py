@@ -518,7 +518,8 @@ def test_scores_of_the_superclass_experiment():
     assert seen["matrix_cost"] == pytest.approx((0.2 + 2 + 0.2 + 1) / 6)
 
 
-def test_the_experiment_runs_small_and_goes_on(tmp_path, monkeypatch):
+@pytest.mark.parametrize("workers", [1, 2])
+def test_the_experiment_runs_small_and_goes_on(tmp_path, monkeypatch, workers):
     """Tuning and tests of three methods; a second call finds all done; other settings are refused."""
     path, _ = archive(tmp_path, per_class=20)
     cifar.keep(cifar.from_archive(path.open("rb")), tmp_path / "data.npz")
@@ -528,7 +529,7 @@ def test_the_experiment_runs_small_and_goes_on(tmp_path, monkeypatch):
     trained = {loss for method in superclass.METHODS.values() for loss, _ in method.choices}
     monkeypatch.setattr(superclass, "LOSSES", {name: superclass.LOSSES[name] for name in trained})
     out, said = tmp_path / "results.json", []
-    first = superclass.run(out, (0.25,), settings, "cpu", tmp_path / "data.npz", say=said.append)
+    first = superclass.run(out, (0.25,), settings, "cpu", tmp_path / "data.npz", workers, said.append)
     tests = first["readings"]["0.25"]["tests"]
     assert sorted((row["method"], row["seed"]) for row in tests) == [
         (n, s) for n in sorted(names) for s in (0, 1)

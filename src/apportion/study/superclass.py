@@ -27,10 +27,10 @@ import argparse
 import json
 import re
 import time
-from collections.abc import Callable
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
-from functools import cache, lru_cache, partial
+from functools import lru_cache, partial
 from multiprocessing import get_context
 from typing import Any
 
@@ -276,6 +276,8 @@ class Bench:
 
 # ---------------------------------------------------------------- the command
 
+Task = tuple[float, str, Callable[[], list[dict[str, Any]]]]  # dropout, loss, what is to be done
+
 
 def chosen(tuning: list[dict[str, Any]], name: str) -> dict[str, Any]:
     """The setting of a method that did best on the validation images."""
@@ -304,55 +306,58 @@ def run(
         device = "cuda" if torch.cuda.is_available() else "cpu"
     bench = Bench(settings, device, None if data is None else str(data))
     whole = opened(out, settings)
-    ready = cache(cifar.load)  # downloads once, before the workers ask for it, and only if there is work
     for drop in drops:
         empty = {"tuning": [], "tests": [], "torch": torch.__version__, "device": device_name(device)}
         whole["readings"].setdefault(f"{drop:g}", empty)
 
-    with ProcessPoolExecutor(workers, get_context("spawn"), initializer=_begin, initargs=(workers,)) as pool:
+    def finish(kind: str, tasks: list[Task]) -> None:
+        if tasks:
+            cifar.load(data)  # downloads once, before the workers ask for it
+        began = time.perf_counter()
+        for done, ((drop, loss, _), rows) in enumerate(spread(tasks, workers), 1):
+            whole["readings"][f"{drop:g}"][kind] += rows
+            written(out, whole)
+            spent = time.perf_counter() - began
+            say(f"{kind:6s} {done:4d} of {len(tasks)} {spent:7.1f} s   dropout {drop:g}  {loss}")
 
-        def finish(kind: str, tasks: dict[Future[list[dict[str, Any]]], tuple[float, str]]) -> None:
-            began = time.perf_counter()
-            for done, task in enumerate(as_completed(tasks), 1):
-                drop, loss = tasks[task]
-                whole["readings"][f"{drop:g}"][kind] += task.result()
-                written(out, whole)
-                spent = time.perf_counter() - began
-                say(f"{kind:6s} {done:4d} of {len(tasks)} {spent:7.1f} s   dropout {drop:g}  {loss}")
+    tasks: list[Task] = []
+    for drop in drops:
+        known = {row["loss"] for row in whole["readings"][f"{drop:g}"]["tuning"]}
+        tasks += [(drop, loss, partial(bench.tune, drop, loss)) for loss in LOSSES if loss not in known]
+    finish("tuning", tasks)
 
-        tasks: dict[Future[list[dict[str, Any]]], tuple[float, str]] = {}
-        for drop in drops:
-            known = {row["loss"] for row in whole["readings"][f"{drop:g}"]["tuning"]}
-            for loss in LOSSES:
-                if loss not in known:
-                    ready(data)
-                    tasks[pool.submit(bench.tune, drop, loss)] = (drop, loss)
-        finish("tuning", tasks)
-
-        tasks = {}
-        for drop in drops:
-            found = whole["readings"][f"{drop:g}"]
-            known = {(row["method"], row["seed"]) for row in found["tests"]}
-            best = {name: chosen(found["tuning"], name) for name in METHODS}
-            for loss, rate in sorted({(row["loss"], row["rate"]) for row in best.values()}):
-                wanted = {
-                    name: row["choice"]
-                    for name, row in best.items()
-                    if (row["loss"], row["rate"]) == (loss, rate)
-                }
-                for first in range(0, settings.seeds, 10):
-                    seeds = range(first, min(first + 10, settings.seeds))
-                    if not all((name, seed) in known for name in wanted for seed in seeds):
-                        ready(data)
-                        tasks[pool.submit(bench.test, drop, loss, rate, wanted, seeds)] = (drop, loss)
-        finish("tests", tasks)
+    tasks = []
+    for drop in drops:
+        found = whole["readings"][f"{drop:g}"]
+        tested = {(row["method"], row["seed"]) for row in found["tests"]}
+        best = {name: chosen(found["tuning"], name) for name in METHODS}
+        for loss, rate in sorted({(row["loss"], row["rate"]) for row in best.values()}):
+            wanted = {
+                n: row["choice"] for n, row in best.items() if (row["loss"], row["rate"]) == (loss, rate)
+            }
+            for first in range(0, settings.seeds, 10):
+                seeds = range(first, min(first + 10, settings.seeds))
+                if not all((name, seed) in tested for name in wanted for seed in seeds):
+                    tasks.append((drop, loss, partial(bench.test, drop, loss, rate, wanted, seeds)))
+    finish("tests", tasks)
     return whole
 
 
-def _begin(workers: int) -> None:
+def spread(tasks: list[Task], workers: int) -> Iterator[tuple[Task, list[dict[str, Any]]]]:
+    """The tasks and what they gave, as they end."""
+    if workers == 1:
+        torch.backends.cudnn.benchmark = True
+        yield from ((task, task[2]()) for task in tasks)
+        return
+    with ProcessPoolExecutor(workers, get_context("spawn"), initializer=_begin) as pool:
+        futures = {pool.submit(task[2]): task for task in tasks}
+        for future in as_completed(futures):
+            yield futures[future], future.result()
+
+
+def _begin() -> None:
     torch.backends.cudnn.benchmark = True
-    if workers > 1:
-        torch.set_num_threads(1)
+    torch.set_num_threads(1)
 
 
 def device_name(device: str) -> str:
