@@ -31,7 +31,8 @@ from apportion.neural import ApportionedNetClassifier, SoftmaxBayesLoss, Weighte
 from apportion.study.superclass_tables import mean, paired, table, write_into
 
 POWERS = ((1.0, 0.0), (0.5, 0.5), (0.0, 1.0), (1.0, 1.0))
-RATES, CS = (1e-3, 3e-3, 1e-2), (0.1, 1.0, 10.0)
+RATES = (1e-3, 3e-3, 1e-2)
+CS, GAMMAS = (0.1, 1.0, 10.0), (0.003, 0.01, 0.03)
 
 
 def read(name: str) -> pd.DataFrame:
@@ -79,9 +80,9 @@ def net(rate: float, loss: Any, p: float | None = None, q: float | None = None) 
     )
 
 
-def svc(C: float, loss: str, p: float | None = None, q: float | None = None) -> Make:
+def svc(C: float, gamma: float, p: float, q: float) -> Make:
     return lambda costs: make_pipeline(
-        StandardScaler(), ApportionedSVC(costs, loss=loss, margin_power=p, slack_power=q, C=C)
+        StandardScaler(), ApportionedSVC(costs, margin_power=p, slack_power=q, C=C, gamma=gamma)
     )
 
 
@@ -90,7 +91,9 @@ METHODS: dict[str, list[Make]] = {
     "net, lee-lin-wahba": [net(r, "lee-lin-wahba") for r in RATES],
     "net, weighted softmax": [net(r, WeightedSoftmaxLoss) for r in RATES],
     "net, softmax + Bayes": [net(r, SoftmaxBayesLoss) for r in RATES],
-    "kernel, apportioned, tuned powers": [svc(C, "apportioned", p, q) for C in CS for p, q in POWERS],
+    "kernel, apportioned, tuned powers": [
+        svc(C, gamma, p, q) for C in CS for gamma in GAMMAS for p, q in POWERS
+    ],
 }
 
 

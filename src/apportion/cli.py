@@ -33,7 +33,7 @@ def neural(
     device: Annotated[str, typer.Option(help="cpu, cuda, or auto: a GPU where there is one.")] = "auto",
     workers: Annotated[int, typer.Option(min=1, help="Processes that share the device.")] = 1,
     quick: Annotated[
-        bool, typer.Option("--quick", help="2 seeds, 4 epochs, half the images: minutes on a CPU.")
+        bool, typer.Option("--quick", help="2 seeds, 5 epochs, a fifth of the images: minutes on a CPU.")
     ] = False,
     data: Annotated[
         Path | None, typer.Option(help="cifar100_4.npz; without it CIFAR-100 is downloaded.")
