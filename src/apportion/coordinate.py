@@ -25,7 +25,7 @@ from scipy import sparse
 
 from ._jit import LANES, csr_axpy8, csr_dot8, fmax, fmin, jit, prefetch
 from .kernels import Kernel
-from .working_sets import SAMPLE_TOL, WHOLE, Each, Watch, nested_samples, panel
+from .working_sets import SAMPLE_TOL, Each, Watch, nested_samples, panel
 
 Array = NDArray[np.float64]
 
@@ -574,35 +574,44 @@ def _violations(scores, b, y, weight, codes, margins, boxes, shared, alpha, out)
 
 
 @jit
-def _sweep_members(K, scores, y, h, weight, codes, margins, boxes, gram, shared, t, b, total, alpha, beta):  # type: ignore[no-untyped-def]
-    """One pass over a working set with kernel matrix K and scores (m, size), in the order given. Returns the worst violation."""
-    R, m = codes.shape[1], codes.shape[2]
+def _improve_members(K, scores, y, h, weight, codes, margins, boxes, gram, shared, t, b, total, alpha, beta, goal):  # type: ignore[no-untyped-def]
+    """Sweeps over a working set with kernel matrix K and scores (m, size), in the order given, until none violates by more than goal.
+
+    A sweep passes over examples whose violation is small beside the worst of the sweep before: an update costs far more than a look.
+    """
+    size, R, m = y.size, codes.shape[1], codes.shape[2]
     f, step, z, before, upper = np.empty(m), np.empty(m), np.empty(R), np.empty(R), np.empty(R)
-    worst = 0.0
-    for i in range(y.size):
-        c_i = y[i]
-        for c in range(m):
-            f[c] = scores[c, i] + b[c] + t * total[c]
-        for r in range(R):
-            upper[r] = boxes[c_i, r] * weight[i]
-        violation = solve_example(f, codes[c_i], margins[c_i], upper, gram[c_i], h[i], shared, alpha[i], z, before, step)
-        if violation <= 0.0:
-            continue
-        worst = max(worst, violation)
-        row = K[i]
-        for c in range(m):
-            v = step[c]
-            if v != 0.0:
-                total[c] += v
-                beta[c, i] += v
-                target = scores[c]
-                for q in range(row.size):
-                    target[q] += v * row[q]
-    return worst
+    last = HUGE
+    for _ in range(SWEEPS):
+        worst = 0.0
+        for i in range(size):
+            c_i = y[i]
+            for c in range(m):
+                f[c] = scores[c, i] + b[c] + t * total[c]
+            for r in range(R):
+                upper[r] = boxes[c_i, r] * weight[i]
+            violation = solve_example(f, codes[c_i], margins[c_i], upper, gram[c_i], h[i], shared, alpha[i], z, before, step)
+            worst = max(worst, violation)
+            if violation <= 0.1 * last and last < HUGE:
+                alpha[i] = before  # not now
+                continue
+            row = K[i]
+            for c in range(m):
+                v = step[c]
+                if v != 0.0:
+                    total[c] += v
+                    beta[c, i] += v
+                    target = scores[c]
+                    for q in range(size):
+                        target[q] += v * row[q]
+        if worst <= goal:
+            break
+        last = worst
 
 
-WORKING = 1000  # examples in a working set
-SWEEPS = 10  # passes over it
+WORKING = 1500  # examples in a working set
+SWEEPS = 30  # over it, at most
+GOAL = 0.05  # share of the worst violation that it is solved to
 
 
 def solve_table_kernel(
@@ -633,18 +642,17 @@ def solve_table_kernel(
     for c in range(k):
         beta[:, starts[c] : starts[c + 1]] = (alpha[starts[c] : starts[c + 1]] @ codes[c]).T
     total = beta.sum(axis=1)
-    outputs, rounds = np.arange(m), 0
-    rng = np.random.default_rng(0)
+    outputs, rounds, rng = np.arange(m), 0, np.random.default_rng(0)
     for members in samples:
         last = len(members) == n
         part = kernel if last else kernel.take(members)
+        y, w = labels[members], weight[members]
         B, A = beta[:, members], alpha[members]
         S = np.zeros_like(B)
         rows = np.flatnonzero(B.any(axis=0))
         if len(rows):
             panel(part, rows, -B[:, rows], outputs, S, each)
-        y, w, h = labels[members], weight[members], np.maximum(part.diagonal() + t, TINY)
-        whole = part.block(slice(0, part.n), slice(0, part.n)) if part.n <= 1.5 * WHOLE else None
+        h = np.maximum(part.diagonal() + t, TINY)
         violation = np.empty(part.n)
         while True:
             hinge, gap = _violations(S, b + t * total, y, w, codes, margins, boxes, shared, A, violation)
@@ -654,21 +662,20 @@ def solve_table_kernel(
             if gap <= (tol if last else max(tol, SAMPLE_TOL)) * primal or rounds >= max_iter:
                 break
             rounds += 1
+            worst = violation.max()
             chosen = np.flatnonzero(violation > 0)
-            if whole is None and len(chosen) > WORKING:
+            if len(chosen) > WORKING:
                 chosen = chosen[np.argpartition(-violation[chosen], WORKING)[:WORKING]]
             chosen = rng.permutation(chosen)
-            K = part.block(chosen, chosen) if whole is None else whole[np.ix_(chosen, chosen)]
-            inner, old, a = S[:, chosen], B[:, chosen], A[chosen]
-            new = old.copy()
-            args = y[chosen], h[chosen], w[chosen], codes, margins, boxes, gram, shared, t, b, total, a, new
-            goal = 0.1 * violation.max()
-            for _ in range(SWEEPS):
-                if _sweep_members(K, inner, *args) <= goal:
-                    break
-            A[chosen], B[:, chosen] = a, new
-            changed = np.flatnonzero((new != old).any(axis=0))
+            K = part.block(chosen, chosen)
+            inner, a, change = S[:, chosen], A[chosen], np.zeros((m, len(chosen)))
+            fixed = y[chosen], h[chosen], w[chosen], codes, margins, boxes, gram, shared, t, b
+            goal = max(GOAL * worst, min(0.3 * worst, tol * primal / max(A.sum(), TINY)))
+            _improve_members(K, inner, *fixed, total, a, change, goal)
+            A[chosen] = a
+            B[:, chosen] += change
+            changed = np.flatnonzero(change.any(axis=0))
             changed = changed[np.argsort(chosen[changed])]
-            panel(part, chosen[changed], (old - new)[:, changed], outputs, S, each)
+            panel(part, chosen[changed], -change[:, changed], outputs, S, each)
         beta[:, members], alpha[members] = B, A
     return b + t * total, alpha, primal, gap, rounds

@@ -82,7 +82,7 @@ class _ApportionedClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         """
         check_is_fitted(self)
         new = check_costs(costs, self.classes_, class_counts=self.class_weight_total_)
-        old = check_costs(self.costs_, self.classes_)
+        old = check_costs(self._trained_costs, self.classes_)
         if new.theta is None or old.theta is None:
             raise ValueError("reapportion takes one cost a class, on a machine trained with one cost a class; got a full cost matrix.")
         table = self._table(old, new.theta / old.theta)
@@ -114,14 +114,13 @@ class _ApportionedClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         from .dual import Settings  # brings numba: only a fit pays for it
 
         self._validate_parameters()
-        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], order="C", y_numeric=False)
+        X, y = validate_data(self, X, y, **self._accepted, order="C", y_numeric=False)
         check_classification_targets(y)
         classes, y = np.unique(y, return_inverse=True)
         k = len(classes)
         if k < 2:
             raise ValueError(f"{type(self).__name__} needs at least 2 classes to tell apart; y has 1 class: {classes.tolist()[0]!r}.")
-        if sparse.issparse(X):
-            X.sum_duplicates()
+        X = _canonical_csr(X)
         _check_magnitude(X)
         weight = _check_sample_weight(sample_weight, len(y))
         if len(np.unique(y[weight > 0])) < 2:
@@ -155,6 +154,7 @@ class _ApportionedClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         beta = solution.beta(table, y[rows])
         support = np.flatnonzero(beta.any(axis=1))
         self.classes_, self.costs_, self.table_ = classes, costs.array, table
+        self._trained_costs = costs.array
         self.class_weight_total_ = counts
         self.support_, self.dual_coef_ = rows[support], beta[support]
         self.n_support_ = np.bincount(y[self.support_], minlength=k)
@@ -187,9 +187,14 @@ class _ApportionedClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
     def _pairwise(self) -> bool:
         return False
 
+    @property
+    def _accepted(self) -> dict[str, Any]:
+        """What `validate_data` lets in: dense or CSR; a kernel matrix is dense."""
+        return {"accept_sparse": False if self._pairwise else "csr", "dtype": [np.float64, np.float32]}
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
+        tags.input_tags.sparse = not self._pairwise
         tags.input_tags.pairwise = self._pairwise
         return tags
 
@@ -304,7 +309,7 @@ class ApportionedLinearSVC(_ApportionedClassifier):
 
     def _raw_scores(self, X: ArrayLike) -> Array:
         check_is_fitted(self)
-        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
+        X = _canonical_csr(validate_data(self, X, **self._accepted, reset=False))
         return np.asarray(X @ self.coef_.T) + self.intercept_
 
 
@@ -448,7 +453,7 @@ class ApportionedSVC(_ApportionedClassifier):
         from .kernels import cross_kernel
 
         check_is_fitted(self)
-        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
+        X = _canonical_csr(validate_data(self, X, **self._accepted, reset=False))
         if self._pairwise:
             return np.asarray(X[:, self.support_] @ self.dual_coef_) + self.intercept_
         block = cross_kernel(self.support_vectors_, self.kernel, self._gamma, self.degree, self.coef0)
@@ -509,6 +514,19 @@ def _check_number(
         good = value > low if open_low else value >= low
     if not good:
         raise ValueError(f"{name}={value!r} must be {kind}{bound}.")
+
+
+def _canonical_csr(X: Any) -> Any:
+    """CSR with sorted columns, none twice, and 32-bit indices where they fit; the user's own matrix is left as it is."""
+    if not sparse.issparse(X):
+        return X
+    narrow = X.indices.dtype != np.int32 and max(*X.shape, X.nnz) <= np.iinfo(np.int32).max
+    if narrow:  # some of scikit-learn's kernels take no others
+        X = type(X)((X.data, X.indices.astype(np.int32), X.indptr.astype(np.int32)), shape=X.shape)
+    if not X.has_canonical_format:
+        X = X.copy()
+        X.sum_duplicates()
+    return X
 
 
 def _check_magnitude(X: Any) -> None:

@@ -103,7 +103,7 @@ def _move(E, row_i, row_j, grow, shrink, step):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _smo(K, diagonal, beta, E, lower, upper, eps, max_steps):  # type: ignore[no-untyped-def]
+def smo(K, diagonal, beta, E, lower, upper, eps, max_steps):  # type: ignore[no-untyped-def]
     """Maximise over beta with sum(beta) kept, until no pair violates by more than eps. Changes beta and E."""
     n = beta.size
     blocks = (n + BLOCK - 1) // BLOCK
@@ -348,7 +348,7 @@ class _Sample:
             rest = -self.beta[j].sum()
             beta, E, diagonal = np.append(beta, rest), np.append(E, -p.offset * rest), np.append(diagonal, p.offset)
             lower, upper = np.append(lower, NEVER), np.append(upper, -NEVER)
-        _smo(K, diagonal, beta, E, lower, upper, eps, 10_000 + 100 * len(members))
+        smo(K, diagonal, beta, E, lower, upper, eps, 10_000 + 100 * len(members))
         beta = beta[: len(members)]
         self.beta[j, members] = beta
         if self.whole is not None:

@@ -65,7 +65,7 @@ def population_minimizer(
 
 
 def _minimise(table: LossTable, P: Array, costs: Costs, sum_to_zero: bool) -> Minimizer:
-    k, R, m = table.codes.shape
+    m = table.n_outputs
     weight = P[:, None] * table.weights  # (k, R)
     keep = weight > 0
     codes, margins = table.codes[keep], table.margins[keep]
