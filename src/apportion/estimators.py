@@ -84,7 +84,9 @@ class _ApportionedClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         new = check_costs(costs, self.classes_, class_counts=self.class_weight_total_)
         old = check_costs(self._trained_costs, self.classes_)
         if new.theta is None or old.theta is None:
-            raise ValueError("reapportion takes one cost a class, on a machine trained with one cost a class; got a full cost matrix.")
+            raise ValueError(
+                "reapportion takes one cost a class, on a machine trained with one cost a class; got a full cost matrix."
+            )
         table = self._table(old, new.theta / old.theta)
         machine = copy.copy(self)
         machine.costs, machine.costs_, machine.table_ = costs, new.array, table
@@ -92,14 +94,18 @@ class _ApportionedClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
 
     # ------------------------------------------------------------ for the subclasses
 
-    def _raw_scores(self, X: ArrayLike) -> Array:
+    def _raw_scores(self, X: Any) -> Array:
         raise NotImplementedError
 
-    def _solve(self, table: LossTable, X: Any, y: Any, weight: Array, settings: Settings, start: Any) -> Solution:
+    def _solve(
+        self, table: LossTable, X: Any, y: Any, weight: Array, settings: Settings, start: Any
+    ) -> Solution:
         raise NotImplementedError
 
     def _table(self, costs: Costs, ratio: Array | None = None) -> LossTable:
-        return loss_table(self.loss, costs, margin_power=self.margin_power, slack_power=self.slack_power, ratio=ratio)
+        return loss_table(
+            self.loss, costs, margin_power=self.margin_power, slack_power=self.slack_power, ratio=ratio
+        )
 
     def _validate_parameters(self) -> None:
         _check_number("C", self.C, low=0, open_low=True, infinite=True)
@@ -107,7 +113,9 @@ class _ApportionedClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         _check_number("intercept_scaling", self.intercept_scaling, low=0, open_low=True)
         _check_number("max_iter", self.max_iter, low=1, integer=True)
         if self.intercept not in ("penalized", "free", "none"):
-            raise ValueError(f"intercept={self.intercept!r} is not known; allowed: 'penalized', 'free', 'none'.")
+            raise ValueError(
+                f"intercept={self.intercept!r} is not known; allowed: 'penalized', 'free', 'none'."
+            )
 
     @with_callbacks
     def _fit(self, X: Any, y: Any, sample_weight: Any) -> Any:
@@ -119,7 +127,9 @@ class _ApportionedClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         classes, y = np.unique(y, return_inverse=True)
         k = len(classes)
         if k < 2:
-            raise ValueError(f"{type(self).__name__} needs at least 2 classes to tell apart; y has 1 class: {classes.tolist()[0]!r}.")
+            raise ValueError(
+                f"{type(self).__name__} needs at least 2 classes to tell apart; y has 1 class: {classes.tolist()[0]!r}."
+            )
         X = _canonical_csr(X)
         _check_magnitude(X)
         weight = _check_sample_weight(sample_weight, len(y))
@@ -132,7 +142,9 @@ class _ApportionedClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         context = _CallbackContext(self, X, y)
         settings = Settings(
             C=self.C,
-            offset={"penalized": float(self.intercept_scaling) ** 2, "free": None, "none": 0.0}[self.intercept],
+            offset={"penalized": float(self.intercept_scaling) ** 2, "free": None, "none": 0.0}[
+                self.intercept
+            ],
             tol=self.tol,
             max_iter=self.max_iter,
             n_jobs=effective_n_jobs(self.n_jobs),
@@ -158,7 +170,11 @@ class _ApportionedClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         self.class_weight_total_ = counts
         self.support_, self.dual_coef_ = rows[support], beta[support]
         self.n_support_ = np.bincount(y[self.support_], minlength=k)
-        self.intercept_, self.objective_, self.dual_gap_ = solution.intercept, solution.objective, solution.gap
+        self.intercept_, self.objective_, self.dual_gap_ = (
+            solution.intercept,
+            solution.objective,
+            solution.gap,
+        )
         self.n_iter_ = max(solution.n_iter, 1)
         self._alpha = solution.alpha
         self._name_solution(solution, data, support)
@@ -168,7 +184,9 @@ class _ApportionedClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
     def _name_solution(self, solution: Solution, data: Any, support: NDArray[np.intp]) -> None:
         """Attributes of the subclass."""
 
-    def _solve_any_C(self, table: LossTable, X: Any, y: Any, weight: Array, settings: Settings, start: Any) -> Solution:
+    def _solve_any_C(
+        self, table: LossTable, X: Any, y: Any, weight: Array, settings: Settings, start: Any
+    ) -> Solution:
         """C = inf is a C so large that no alpha of a separable problem reaches it; where one does, the data are not separable."""
         if np.isfinite(settings.C):
             return self._solve(table, X, y, weight, settings, start)
@@ -299,15 +317,17 @@ class ApportionedLinearSVC(_ApportionedClassifier):
         self.verbose = verbose
         self.random_state = random_state
 
-    def _solve(self, table: LossTable, X: Any, y: Any, weight: Array, settings: Settings, start: Any) -> Solution:
+    def _solve(
+        self, table: LossTable, X: Any, y: Any, weight: Array, settings: Settings, start: Any
+    ) -> Solution:
         from .dual import solve_linear
 
         return solve_linear(table, X, y, weight, settings, start)
 
     def _name_solution(self, solution: Solution, data: Any, support: NDArray[np.intp]) -> None:
-        self.coef_ = solution.coef
+        self.coef_: Any = solution.coef
 
-    def _raw_scores(self, X: ArrayLike) -> Array:
+    def _raw_scores(self, X: Any) -> Array:
         check_is_fitted(self)
         X = _canonical_csr(validate_data(self, X, **self._accepted, reset=False))
         return np.asarray(X @ self.coef_.T) + self.intercept_
@@ -401,33 +421,50 @@ class ApportionedSVC(_ApportionedClassifier):
         super()._validate_parameters()
         names = ("rbf", "laplacian", "linear", "poly", "sigmoid", "precomputed")
         if not callable(self.kernel) and self.kernel not in names:
-            raise ValueError(f"kernel={self.kernel!r} is not known; allowed: {', '.join(names)}, or a callable.")
+            raise ValueError(
+                f"kernel={self.kernel!r} is not known; allowed: {', '.join(names)}, or a callable."
+            )
         if isinstance(self.gamma, str):
             if self.gamma not in ("scale", "auto"):
-                raise ValueError(f"gamma={self.gamma!r} is not known; allowed: 'scale', 'auto' or a positive number.")
+                raise ValueError(
+                    f"gamma={self.gamma!r} is not known; allowed: 'scale', 'auto' or a positive number."
+                )
         else:
             _check_number("gamma", self.gamma, low=0, open_low=True)
         _check_number("degree", self.degree, low=0)
         _check_number("coef0", self.coef0)
         _check_number("cache_size", self.cache_size, low=0, open_low=True)
 
-    def _solve(self, table: LossTable, X: Any, y: Any, weight: Array, settings: Settings, start: Any) -> Solution:
+    def _solve(
+        self, table: LossTable, X: Any, y: Any, weight: Array, settings: Settings, start: Any
+    ) -> Solution:
         from .dual import solve_kernel
         from .kernels import make_kernel, single_precision_serves
 
         if self._pairwise and X.shape[0] != X.shape[1]:
-            raise ValueError(f"kernel='precomputed' needs a square matrix of kernel values in fit; X has shape {X.shape}.")
+            raise ValueError(
+                f"kernel='precomputed' needs a square matrix of kernel values in fit; X has shape {X.shape}."
+            )
         self._gamma = self._width(X, weight)
-        form = {"gamma": self._gamma, "degree": self.degree, "coef0": self.coef0, "cache_size": self.cache_size}
+        form = {
+            "gamma": self._gamma,
+            "degree": self.degree,
+            "coef0": self.coef0,
+            "cache_size": self.cache_size,
+        }
         if len(y) > CANONICAL and single_precision_serves(X, self.kernel, self._gamma, settings.tol):
             kernel = make_kernel(X, self.kernel, dtype=np.float32, **form)
             solution = solve_kernel(table, kernel, y, weight, settings, start)
             # kernel values are off by about 1e-7 of themselves: what that does to the gap, if the errors are independent
             blur = 1e-7 * float((solution.beta(table, y) ** 2).sum()) * float(np.abs(kernel.diagonal()).max())
             if blur <= 0.1 * settings.tol * solution.objective:
+                self._precision: Any = np.float32
                 return solution
             start = solution.alpha
-        return solve_kernel(table, make_kernel(X, self.kernel, dtype=np.float64, **form), y, weight, settings, start)
+        self._precision = np.float64
+        return solve_kernel(
+            table, make_kernel(X, self.kernel, dtype=np.float64, **form), y, weight, settings, start
+        )
 
     def _width(self, X: Any, weight: Array) -> float:
         if not isinstance(self.gamma, str):
@@ -438,7 +475,7 @@ class ApportionedSVC(_ApportionedClassifier):
             return 1.0 / X.shape[1]
         share = weight / weight.sum()
         if sparse.issparse(X):
-            mean = float(share @ X.mean(axis=1).A1) if hasattr(X.mean(axis=1), "A1") else float(share @ np.ravel(X.mean(axis=1)))
+            mean = float(share @ np.ravel(X.mean(axis=1)))
             square = float(share @ np.ravel(X.multiply(X).mean(axis=1)))
         else:
             mean = float(share @ X.mean(axis=1, dtype=float))
@@ -449,17 +486,20 @@ class ApportionedSVC(_ApportionedClassifier):
     def _name_solution(self, solution: Solution, data: Any, support: NDArray[np.intp]) -> None:
         self.support_vectors_ = np.empty((0, 0)) if self._pairwise else data[support]
 
-    def _raw_scores(self, X: ArrayLike) -> Array:
+    def _raw_scores(self, X: Any) -> Array:
         from .kernels import cross_kernel
 
         check_is_fitted(self)
         X = _canonical_csr(validate_data(self, X, **self._accepted, reset=False))
         if self._pairwise:
             return np.asarray(X[:, self.support_] @ self.dual_coef_) + self.intercept_
-        block = cross_kernel(self.support_vectors_, self.kernel, self._gamma, self.degree, self.coef0)
+        block = cross_kernel(
+            self.support_vectors_, self.kernel, self._gamma, self.degree, self.coef0, self._precision
+        )
+        coef = self.dual_coef_.astype(self._precision, copy=False)
         out = np.empty((X.shape[0], len(self.intercept_)))
         for i in range(0, X.shape[0], PREDICT_ROWS):
-            out[i : i + PREDICT_ROWS] = block(X[i : i + PREDICT_ROWS]) @ self.dual_coef_
+            out[i : i + PREDICT_ROWS] = block(X[i : i + PREDICT_ROWS]) @ coef
         return out + self.intercept_
 
 
@@ -491,7 +531,10 @@ class _CallbackContext:
 
     def _watch(self, iteration: int, gap: float) -> None:
         if self.estimator.verbose:
-            print(f"[{type(self.estimator).__name__}] iteration {iteration}: relative duality gap {gap:.2e}", flush=True)
+            print(
+                f"[{type(self.estimator).__name__}] iteration {iteration}: relative duality gap {gap:.2e}",
+                flush=True,
+            )
         if self.context is not None:
             task = self.context.subcontext(task_name="iteration")
             task.call_on_fit_task_begin(estimator=self.estimator)
@@ -503,7 +546,13 @@ class _CallbackContext:
 
 
 def _check_number(
-    name: str, value: Any, *, low: float | None = None, open_low: bool = False, integer: bool = False, infinite: bool = False
+    name: str,
+    value: Any,
+    *,
+    low: float | None = None,
+    open_low: bool = False,
+    integer: bool = False,
+    infinite: bool = False,
 ) -> None:
     kind = "an integer" if integer else "a number"
     bound = "" if low is None else f" {'>' if open_low else '>='} {low}"
@@ -533,7 +582,9 @@ def _check_magnitude(X: Any) -> None:
     values = X.data if sparse.issparse(X) else X
     largest = max(abs(values.max()), abs(values.min())) if values.size else 0.0
     if largest > 1e100:
-        raise ValueError(f"X holds {largest:.3g}, whose square overflows in the solver; scale the features first (StandardScaler).")
+        raise ValueError(
+            f"X holds {largest:.3g}, whose square overflows in the solver; scale the features first (StandardScaler)."
+        )
 
 
 def _check_sample_weight(sample_weight: Any, n: int) -> Array:
@@ -547,12 +598,14 @@ def _check_sample_weight(sample_weight: Any, n: int) -> Array:
     if not np.all(np.isfinite(weight)) or np.any(weight < 0):
         raise ValueError("sample_weight must hold finite numbers >= 0.")
     if not np.any(weight):
-        raise ValueError("sample_weight is zero for every example; at least two classes need a positive weight.")
+        raise ValueError(
+            "sample_weight is zero for every example; at least two classes need a positive weight."
+        )
     return weight
 
 
 def _canonical(X: Any, y: NDArray[np.intp], weight: Array, pairwise: bool) -> tuple[NDArray[np.intp], Array]:
-    """(rows, weights) to train on: those with a positive weight. Few examples are sorted by class and content and equal rows merged."""
+    """(rows, weights) to train on: those with a positive weight; few examples are sorted by content and equal rows merged."""
     rows = np.flatnonzero(weight > 0)
     if pairwise or len(rows) > CANONICAL:
         return rows, weight[rows]
