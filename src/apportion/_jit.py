@@ -18,7 +18,9 @@ def jit(function: Callable[..., Any]) -> Callable[..., Any]:
     """numba.njit with the settings of this package; without the disk cache where no cache folder is writable."""
     try:
         return njit(cache=True, nogil=True, fastmath=VECTOR_MATH)(function)
-    except RuntimeError:  # "no locator available": neither the package's folder nor the user's cache can be written
+    except (
+        RuntimeError
+    ):  # "no locator available": neither the package's folder nor the user's cache can be written
         return njit(nogil=True, fastmath=VECTOR_MATH)(function)
 
 
@@ -26,10 +28,12 @@ def _llvm_binary(name: str) -> Any:
     """A float64 function of two numbers that LLVM knows by name, so that loops with it become vector code (max and min do not)."""
 
     @intrinsic
-    def function(context, a, b):  # type: ignore[no-untyped-def]
-        def code(context, builder, signature, args):  # type: ignore[no-untyped-def]
+    def function(context, a, b):
+        def code(context, builder, signature, args):
             real = ir.DoubleType()
-            call = builder.module.declare_intrinsic(f"llvm.{name}", (real,), ir.FunctionType(real, [real, real]))
+            call = builder.module.declare_intrinsic(
+                f"llvm.{name}", (real,), ir.FunctionType(real, [real, real])
+            )
             return builder.call(call, args, fastmath=("fast",))
 
         return types.float64(types.float64, types.float64), code
@@ -42,10 +46,10 @@ fmin = _llvm_binary("minnum")
 
 
 @intrinsic
-def prefetch(context, array, index):  # type: ignore[no-untyped-def]
+def prefetch(context, array, index):
     """Ask for the cache line of array.flat[index] (C-contiguous) before it is needed."""
 
-    def code(context, builder, signature, args):  # type: ignore[no-untyped-def]
+    def code(context, builder, signature, args):
         data = context.make_array(signature.args[0])(context, builder, args[0]).data
         byte, word = ir.IntType(8).as_pointer(), ir.IntType(32)
         address = builder.bitcast(builder.gep(data, [args[1]]), byte)
@@ -67,9 +71,9 @@ def _csr_row_loop(body: Callable[..., None]) -> Any:
     """function(data, indices, start, stop, W, v): body(builder, x, pointer to W[indices[t]], pointer to v) for each t of a row."""
 
     @intrinsic
-    def function(context, data, indices, start, stop, W, v):  # type: ignore[no-untyped-def]
-        def code(context, builder, signature, args):  # type: ignore[no-untyped-def]
-            def pointer(a):  # type: ignore[no-untyped-def]
+    def function(context, data, indices, start, stop, W, v):
+        def code(context, builder, signature, args):
+            def pointer(a):
                 return context.make_array(signature.args[a])(context, builder, args[a]).data
 
             values, columns = pointer(0), pointer(1)

@@ -1,7 +1,7 @@
 """Dual coordinate ascent: one example at a time, all its outputs at once.
 
-The plain form of the solver and the reference of the others. Example i, of class y, owns the variables alpha_i (R,), one for each row
-of the table, with 0 <= alpha_ir <= U_i weights[y, r] (shared slack: sum_r alpha_ir <= U_i weights[y]). With f = W x_i + b its raw
+The plain form of the solver and the reference of the others. Example i, of class y, owns the variables alpha_i (R,), one for
+each row of the table, with 0 <= alpha_ir <= U_i weights[y, r] (shared slack: sum_r alpha_ir <= U_i weights[y]). With f = W x_i + b its raw
 scores and h = |x_i|^2 + t its squared length, constant feature included, its part of the dual is
 
     max_d  sum_r d_r z_r - h/2 |sum_r d_r codes[y, r]|^2,      z_r = margins[y, r] - codes[y, r] . f,
@@ -39,19 +39,19 @@ TINY, HUGE = 1e-12, 1e300
 # weights of a feature are one cache line, and the loops over LANES are one vector instruction each.
 
 
-def row_scores(X, i, W, f):  # type: ignore[no-untyped-def]
+def row_scores(X, i, W, f):
     """f = the scores of example i"""
 
 
-def row_add(X, i, W, step):  # type: ignore[no-untyped-def]
+def row_add(X, i, W, step):
     """W += step (outer) x_i"""
 
 
 @overload(row_scores)
-def _row_scores(X, i, W, f):  # type: ignore[no-untyped-def]
+def _row_scores(X, i, W, f):
     if isinstance(X, types.Array):
 
-        def dense(X, i, W, f):  # type: ignore[no-untyped-def]
+        def dense(X, i, W, f):
             x = X[i]
             for g in range(f.shape[0]):
                 for c in range(f.shape[1]):
@@ -62,7 +62,7 @@ def _row_scores(X, i, W, f):  # type: ignore[no-untyped-def]
 
         return dense
 
-    def csr(X, i, W, f):  # type: ignore[no-untyped-def]
+    def csr(X, i, W, f):
         data, indices, indptr = X
         start, stop = indptr[i], indptr[i + 1]
         for g in range(f.shape[0]):
@@ -80,10 +80,10 @@ def _row_scores(X, i, W, f):  # type: ignore[no-untyped-def]
 
 
 @overload(row_add)
-def _row_add(X, i, W, step):  # type: ignore[no-untyped-def]
+def _row_add(X, i, W, step):
     if isinstance(X, types.Array):
 
-        def dense(X, i, W, step):  # type: ignore[no-untyped-def]
+        def dense(X, i, W, step):
             x = X[i]
             for g in range(step.shape[0]):
                 for c in range(step.shape[1]):
@@ -94,7 +94,7 @@ def _row_add(X, i, W, step):  # type: ignore[no-untyped-def]
 
         return dense
 
-    def csr(X, i, W, step):  # type: ignore[no-untyped-def]
+    def csr(X, i, W, step):
         data, indices, indptr = X
         start, stop = indptr[i], indptr[i + 1]
         for g in range(step.shape[0]):
@@ -108,21 +108,21 @@ def _row_add(X, i, W, step):  # type: ignore[no-untyped-def]
     return csr
 
 
-def row_prefetch(X, i):  # type: ignore[no-untyped-def]
+def row_prefetch(X, i):
     """Ask for row i ahead of its turn: rows are visited in random order, which the hardware cannot foresee."""
 
 
 @overload(row_prefetch)
-def _row_prefetch(X, i):  # type: ignore[no-untyped-def]
+def _row_prefetch(X, i):
     if isinstance(X, types.Array):
 
-        def dense(X, i):  # type: ignore[no-untyped-def]
+        def dense(X, i):
             for t in range(0, min(X.shape[1], 256), 8):
                 prefetch(X, i * X.shape[1] + t)
 
         return dense
 
-    def csr(X, i):  # type: ignore[no-untyped-def]
+    def csr(X, i):
         data, indices, indptr = X
         for t in range(indptr[i], min(indptr[i + 1], indptr[i] + 256), 8):
             prefetch(data, np.int64(t))
@@ -132,7 +132,7 @@ def _row_prefetch(X, i):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _shuffle(order, n, state):  # type: ignore[no-untyped-def]
+def _shuffle(order, n, state):
     """Fisher-Yates on the first n entries; state (1,) uint64 of an xorshift generator."""
     x = state[0]
     for i in range(n - 1, 0, -1):
@@ -148,7 +148,7 @@ def _shuffle(order, n, state):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _sweep_outputs(X, y, h, weight, sign, margin, box, t, b, order, active, W, total, alpha, reach):  # type: ignore[no-untyped-def]
+def _sweep_outputs(X, y, h, weight, sign, margin, box, t, b, order, active, W, total, alpha, reach):
     """One pass over the active examples for some outputs at intercepts b + t total, total[c] = sum_i beta_ic.
 
     Returns (how many stay active, the worst violation met).
@@ -193,7 +193,7 @@ def _sweep_outputs(X, y, h, weight, sign, margin, box, t, b, order, active, W, t
 
 
 @jit
-def _certify_outputs(X, y, weight, sign, margin, box, b, W, alpha):  # type: ignore[no-untyped-def]
+def _certify_outputs(X, y, weight, sign, margin, box, b, W, alpha):
     """(hinge loss, sum of U [z]_+ - alpha z) over all examples and outputs at intercepts b."""
     m = b.size
     scores = np.empty((1, m))
@@ -213,7 +213,7 @@ def _certify_outputs(X, y, weight, sign, margin, box, b, W, alpha):  # type: ign
 
 
 @jit
-def _solve_box(z, a, upper, gram, h):  # type: ignore[no-untyped-def]
+def _solve_box(z, a, upper, gram, h):
     """Coordinate ascent on a (R,) within [0, upper]; z is kept right. Returns the largest violation met in the first sweep."""
     first = 0.0
     for sweep in range(INNER_SWEEPS):
@@ -234,8 +234,8 @@ def _solve_box(z, a, upper, gram, h):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _solve_shared(z, a, upper, gram, h):  # type: ignore[no-untyped-def]
-    """The same with sum(a) <= upper[0]: steps between the row that gains most and the one that loses least; row -1 is the slack."""
+def _solve_shared(z, a, upper, gram, h):
+    """The same with sum(a) <= upper[0]: steps between the row that gains most and the one that loses least; -1 is the slack."""
     first = 0.0
     rest = upper[0]
     for r in range(a.size):
@@ -281,8 +281,8 @@ def _solve_shared(z, a, upper, gram, h):  # type: ignore[no-untyped-def]
 
 
 @jit
-def solve_example(f, codes, margins, upper, gram, h, shared, a, z, before, step):  # type: ignore[no-untyped-def]
-    """Optimise the variables a (R,) of one example with scores f (m,); step (m,) = change of its beta. Returns the violation met."""
+def solve_example(f, codes, margins, upper, gram, h, shared, a, z, before, step):
+    """Optimise the variables a (R,) of one example with scores f (m,); step (m,): change of its beta. Returns the violation."""
     for r in range(a.size):
         code, total = codes[r], 0.0
         for c in range(f.size):
@@ -302,9 +302,29 @@ def solve_example(f, codes, margins, upper, gram, h, shared, a, z, before, step)
 
 
 @jit
-def _sweep_table(X, y, h, weight, codes, margins, boxes, gram, shared, t, b, order, active, W, total, alpha, reach, scores, change):  # type: ignore[no-untyped-def]
+def _sweep_table(
+    X,
+    y,
+    h,
+    weight,
+    codes,
+    margins,
+    boxes,
+    gram,
+    shared,
+    t,
+    b,
+    order,
+    active,
+    W,
+    total,
+    alpha,
+    reach,
+    scores,
+    change,
+):
     """As _sweep_outputs, for any table; scores and change (groups, lanes) are room to work in, reach (1,)."""
-    k, R, m = codes.shape
+    R, m = codes.shape[1:]
     f, step = scores.reshape(m), change.reshape(m)
     z, before, upper = np.empty(R), np.empty(R), np.empty(R)
     worst = 0.0
@@ -317,7 +337,9 @@ def _sweep_table(X, y, h, weight, codes, margins, boxes, gram, shared, t, b, ord
             f[c] += b[c] + t * total[c]
         for r in range(R):
             upper[r] = boxes[c_i, r] * weight[i]
-        violation = solve_example(f, codes[c_i], margins[c_i], upper, gram[c_i], h[i], shared, alpha[i], z, before, step)
+        violation = solve_example(
+            f, codes[c_i], margins[c_i], upper, gram[c_i], h[i], shared, alpha[i], z, before, step
+        )
         if violation > 0.0:
             worst = max(worst, violation)
             row_add(X, i, W, change)
@@ -341,9 +363,9 @@ def _sweep_table(X, y, h, weight, codes, margins, boxes, gram, shared, t, b, ord
 
 
 @jit
-def _certify_table(X, y, weight, codes, margins, boxes, shared, b, W, alpha, scores):  # type: ignore[no-untyped-def]
+def _certify_table(X, y, weight, codes, margins, boxes, shared, b, W, alpha, scores):
     """As _certify_outputs, for any table."""
-    k, R, m = codes.shape
+    R, m = codes.shape[1:]
     f = scores.reshape(m)
     hinge, gap = 0.0, 0.0
     for i in range(y.size):
@@ -458,14 +480,23 @@ def solve_outputs(
     reach = np.full(lanes, HUGE)
 
     def sweep(order: Any, active: int) -> tuple[int, float]:
-        return _sweep_outputs(rows, y, h, weight, signs, margins, boxes, t, b, order, active, W, total, a, reach)
+        return _sweep_outputs(
+            rows, y, h, weight, signs, margins, boxes, t, b, order, active, W, total, a, reach
+        )
 
     def certify() -> tuple[float, float]:
         hinge, gap = _certify_outputs(rows, y, weight, signs, margins, boxes, b + t * total, W, a)
         return 0.5 * float((W**2).sum() + t * (total**2).sum()) + hinge, gap
 
     primal, gap, sweeps = _ascend(
-        sweep, certify, lambda: reach.fill(HUGE), n, scale=float(np.abs(margin).max()), tol=tol, max_iter=max_iter, watch=watch
+        sweep,
+        certify,
+        lambda: reach.fill(HUGE),
+        n,
+        scale=float(np.abs(margin).max()),
+        tol=tol,
+        max_iter=max_iter,
+        watch=watch,
     )
     coef = W[0, :, :m].T if csr else W[0, :m]
     return np.array(coef), (b + t * total)[:m], np.array(a[:, :m]), primal, gap, sweeps
@@ -489,7 +520,7 @@ def solve_table(
 ) -> tuple[Array, Array, Array, float, float, int]:
     """Any table: codes (k, R, m), margins and boxes (k, R). Returns as `solve_outputs`, with alpha (n, R)."""
     rows, squares = _csr_or_dense(X)
-    (n, d), (k, R, m) = X.shape, codes.shape
+    (n, d), (R, m) = X.shape, codes.shape[1:]
     csr = isinstance(rows, tuple)
     groups, lanes = (-(-m // LANES), LANES) if csr else (1, m)
     wide = np.pad(codes, ((0, 0), (0, 0), (0, groups * lanes - m)))
@@ -514,11 +545,20 @@ def solve_table(
         return _sweep_table(rows, y, h, weight, wide, margins, boxes, gram, shared, t, b, *state)
 
     def certify() -> tuple[float, float]:
-        hinge, gap = _certify_table(rows, y, weight, wide, margins, boxes, shared, b + t * total, W, a, scores)
+        hinge, gap = _certify_table(
+            rows, y, weight, wide, margins, boxes, shared, b + t * total, W, a, scores
+        )
         return 0.5 * float((W**2).sum() + t * (total**2).sum()) + hinge, gap
 
     primal, gap, sweeps = _ascend(
-        sweep, certify, lambda: reach.fill(HUGE), n, scale=float(np.abs(margins).max()), tol=tol, max_iter=max_iter, watch=watch
+        sweep,
+        certify,
+        lambda: reach.fill(HUGE),
+        n,
+        scale=float(np.abs(margins).max()),
+        tol=tol,
+        max_iter=max_iter,
+        watch=watch,
     )
     coef = W.transpose(1, 0, 2).reshape(d, -1)[:, :m].T if csr else W[0]
     return np.array(coef), (b + t * total)[:m], a, primal, gap, sweeps
@@ -536,9 +576,9 @@ def feasible(alpha: Array, upper: Array, shared: bool) -> Array:
 
 
 @jit
-def _violations(scores, b, y, weight, codes, margins, boxes, shared, alpha, out):  # type: ignore[no-untyped-def]
+def _violations(scores, b, y, weight, codes, margins, boxes, shared, alpha, out):
     """out[i] = how much the dual could still gain from example i, about; returns (hinge loss, gap). scores (m, n)."""
-    k, R, m = codes.shape
+    R, m = codes.shape[1:]
     f = np.empty(m)
     hinge, gap = 0.0, 0.0
     for i in range(y.size):
@@ -574,10 +614,13 @@ def _violations(scores, b, y, weight, codes, margins, boxes, shared, alpha, out)
 
 
 @jit
-def _improve_members(K, scores, y, h, weight, codes, margins, boxes, gram, shared, t, b, total, alpha, beta, goal):  # type: ignore[no-untyped-def]
-    """Sweeps over a working set with kernel matrix K and scores (m, size), in the order given, until none violates by more than goal.
+def _improve_members(
+    K, scores, y, h, weight, codes, margins, boxes, gram, shared, t, b, total, alpha, beta, goal
+):
+    """Sweeps over a working set with kernel matrix K and scores (m, size) until none violates by more than goal.
 
-    A sweep passes over examples whose violation is small beside the worst of the sweep before: an update costs far more than a look.
+    A sweep passes over examples whose violation is small beside the worst of the sweep before: an update costs far more than
+    a look.
     """
     size, R, m = y.size, codes.shape[1], codes.shape[2]
     f, step, z, before, upper = np.empty(m), np.empty(m), np.empty(R), np.empty(R), np.empty(R)
@@ -590,7 +633,9 @@ def _improve_members(K, scores, y, h, weight, codes, margins, boxes, gram, share
                 f[c] = scores[c, i] + b[c] + t * total[c]
             for r in range(R):
                 upper[r] = boxes[c_i, r] * weight[i]
-            violation = solve_example(f, codes[c_i], margins[c_i], upper, gram[c_i], h[i], shared, alpha[i], z, before, step)
+            violation = solve_example(
+                f, codes[c_i], margins[c_i], upper, gram[c_i], h[i], shared, alpha[i], z, before, step
+            )
             worst = max(worst, violation)
             if violation <= 0.1 * last and last < HUGE:
                 alpha[i] = before  # not now

@@ -6,12 +6,12 @@ is the case in which every error on class y costs theta_y.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Costs:
         return self.matrix if self.theta is None else self.theta
 
 
-def check_costs(costs: Any, classes: Any, *, class_counts: Sequence[float] | None = None) -> Costs:
+def check_costs(costs: Any, classes: Any, *, class_counts: ArrayLike | None = None) -> Costs:
     """Turn what the user wrote into `Costs`.
 
     Parameters
@@ -53,7 +53,9 @@ def check_costs(costs: Any, classes: Any, *, class_counts: Sequence[float] | Non
         counts = np.asarray(class_counts, dtype=float)
         if not np.all(counts > 0):
             empty = classes.tolist()[int(np.flatnonzero(~(counts > 0))[0])]
-            raise ValueError(f"costs='balanced' needs examples of every class; there are none of class {empty!r}.")
+            raise ValueError(
+                f"costs='balanced' needs examples of every class; there are none of class {empty!r}."
+            )
         return _from_vector(counts.sum() / (k * counts), classes)
     if hasattr(costs, "columns") and hasattr(costs, "index"):  # DataFrame
         rows = _positions(list(costs.index), classes, "row")
@@ -90,9 +92,13 @@ def _positions(labels: list[Any], classes: NDArray[Any], what: str) -> list[int]
     unknown = [label for label in labels if label not in known]
     missing = [c for c in known if c not in labels]
     if unknown:
-        raise ValueError(f"costs has the {what} {unknown[0]!r}, which is not a class; the classes are {_names(classes)}.")
+        raise ValueError(
+            f"costs has the {what} {unknown[0]!r}, which is not a class; the classes are {_names(classes)}."
+        )
     if missing:
-        raise ValueError(f"costs has no {what} for the class {missing[0]!r}; the classes are {_names(classes)}.")
+        raise ValueError(
+            f"costs has no {what} for the class {missing[0]!r}; the classes are {_names(classes)}."
+        )
     if len(labels) != len(known):
         raise ValueError(f"costs names a class twice: {labels!r}.")
     return [labels.index(c) for c in known]
@@ -102,7 +108,9 @@ def _from_vector(theta: NDArray[np.float64], classes: NDArray[Any]) -> Costs:
     bad = ~(np.isfinite(theta) & (theta > 0))
     if bad.any():
         c = int(np.flatnonzero(bad)[0])
-        raise ValueError(f"the cost of class {classes.tolist()[c]!r} is {theta[c]}; a cost must be a positive finite number.")
+        raise ValueError(
+            f"the cost of class {classes.tolist()[c]!r} is {theta[c]}; a cost must be a positive finite number."
+        )
     k = len(theta)
     return Costs(classes, theta[:, None] * (1.0 - np.eye(k)), theta)
 
@@ -124,7 +132,9 @@ def _from_matrix(matrix: NDArray[np.float64], classes: NDArray[Any]) -> Costs:
     free = ~np.any((matrix > 0) & off, axis=1)
     if free.any():
         c = int(np.flatnonzero(free)[0])
-        raise ValueError(f"no error on class {names[c]!r} costs anything; each row of the cost matrix needs a positive entry.")
+        raise ValueError(
+            f"no error on class {names[c]!r} costs anything; each row of the cost matrix needs a positive entry."
+        )
     rows = matrix[off].reshape(k, k - 1)
     theta = rows[:, 0].copy() if np.all(rows == rows[:, :1]) else None
     return Costs(classes, matrix.copy(), theta)

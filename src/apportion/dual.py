@@ -21,9 +21,9 @@ the shift to the intercept found, repeat.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -91,12 +91,20 @@ class Binary:
 def binary_parts(table: LossTable) -> list[Binary] | None:
     """The table as binary problems, grouped by the classes they see; None where rows or slack couple the outputs."""
     codes = np.where(table.weights[:, :, None] > 0, table.codes, 0.0)
-    if (table.shared and codes.shape[1] > 1) or np.any((codes != 0).sum(axis=2) > 1) or np.any((codes != 0).sum(axis=1) > 1):
+    if (
+        (table.shared and codes.shape[1] > 1)
+        or np.any((codes != 0).sum(axis=2) > 1)
+        or np.any((codes != 0).sum(axis=1) > 1)
+    ):
         return None
     groups: dict[tuple[int, ...], list[int]] = {}
     for j in range(table.n_outputs):
         groups.setdefault(tuple(np.flatnonzero(codes[:, :, j].any(axis=1))), []).append(j)
-    return [_binary(table, codes, np.array(outputs), np.array(classes)) for classes, outputs in groups.items() if classes]
+    return [
+        _binary(table, codes, np.array(outputs), np.array(classes))
+        for classes, outputs in groups.items()
+        if classes
+    ]
 
 
 def _binary(table: LossTable, codes: Array, outputs: NDArray[np.intp], classes: NDArray[np.intp]) -> Binary:
@@ -107,19 +115,28 @@ def _binary(table: LossTable, codes: Array, outputs: NDArray[np.intp], classes: 
     mirror = np.arange(len(outputs))
     for j in range(len(outputs)):
         for i in range(j):
-            if mirror[i] == i and np.all(sign[i] == -sign[j]) and np.all(margin[i] == margin[j]) and np.all(weight[i] == weight[j]):
+            if (
+                mirror[i] == i
+                and np.all(sign[i] == -sign[j])
+                and np.all(margin[i] == margin[j])
+                and np.all(weight[i] == weight[j])
+            ):
                 mirror[j] = i
                 break
     return Binary(outputs, classes, row, sign, size, margin, weight, mirror)
 
 
-def _spread(part: Binary, rows: NDArray[np.intp], labels: NDArray[np.intp], beta: Array, alpha: Array) -> None:
+def _spread(
+    part: Binary, rows: NDArray[np.intp], labels: NDArray[np.intp], beta: Array, alpha: Array
+) -> None:
     """Write beta (m', n') of a part, labels (n',) counted among its classes, into alpha (n, R) of the table."""
     for j in range(len(part.outputs)):
         alpha[rows, part.row[j][labels]] = np.abs(beta[j]) / part.size[j][labels]
 
 
-def _gather(part: Binary, own: NDArray[np.intp], rows: Any, labels: NDArray[np.intp], alpha: Array, upper: Array) -> Array:
+def _gather(
+    part: Binary, own: NDArray[np.intp], rows: Any, labels: NDArray[np.intp], alpha: Array, upper: Array
+) -> Array:
     """The way back, for the outputs `own`: beta (m'', n') from alpha, inside its bounds."""
     beta = np.array([part.size[j][labels] * alpha[rows, part.row[j][labels]] for j in own])
     return part.sign[own][:, labels] * np.minimum(beta, upper)
@@ -147,7 +164,12 @@ def _threads(n_jobs: int, blas: int = 1) -> Iterator[Callable[..., Iterable[Any]
 
 
 def solve_kernel(
-    table: LossTable, kernel: Kernel, y: NDArray[np.intp], sample_weight: Array, settings: Settings, start: Array | None = None
+    table: LossTable,
+    kernel: Kernel,
+    y: NDArray[np.intp],
+    sample_weight: Array,
+    settings: Settings,
+    start: Array | None = None,
 ) -> Solution:
     """Solve on a kernel over the n examples, from alpha `start` (n, R) where it is given."""
     parts = binary_parts(table)
@@ -158,7 +180,9 @@ def solve_kernel(
         serial = len(parts) > 1  # many small problems: one thread each; one large problem: threads within
 
         def one(part: Binary) -> tuple[float, float, int]:
-            return _binary_kernel(part, kernel, y, sample_weight, settings, start, map if serial else each, alpha, intercept)
+            return _binary_kernel(
+                part, kernel, y, sample_weight, settings, start, map if serial else each, alpha, intercept
+            )
 
         done = list((each if serial else map)(one, parts))
     objective, gap = sum(d[0] for d in done), sum(d[1] for d in done)
@@ -213,7 +237,11 @@ def _balanced(beta: Array) -> Array:
     """beta (m, n) with the heavier side of each output scaled down so that its sum is zero."""
     up, down = np.maximum(beta, 0).sum(axis=1), -np.minimum(beta, 0).sum(axis=1)
     both = np.minimum(up, down)
-    return np.where(beta > 0, beta * (both / np.maximum(up, 1e-300))[:, None], beta * (both / np.maximum(down, 1e-300))[:, None])
+    return np.where(
+        beta > 0,
+        beta * (both / np.maximum(up, 1e-300))[:, None],
+        beta * (both / np.maximum(down, 1e-300))[:, None],
+    )
 
 
 def _coupled_kernel(
@@ -352,7 +380,12 @@ SMALL = 2000  # so few examples are solved through their kernel matrix
 
 
 def solve_linear(
-    table: LossTable, X: Any, y: NDArray[np.intp], sample_weight: Array, settings: Settings, start: Array | None = None
+    table: LossTable,
+    X: Any,
+    y: NDArray[np.intp],
+    sample_weight: Array,
+    settings: Settings,
+    start: Array | None = None,
 ) -> Solution:
     """Solve on X (n, d), dense or CSR, from alpha `start` (n, R) where it is given."""
     if X.shape[0] <= SMALL:
@@ -377,7 +410,12 @@ def solve_linear(
 
 def _newton_fits(X: Any, settings: Settings) -> bool:
     n, d = X.shape
-    return not sparse.issparse(X) and n >= 5 * d and d <= 1000 and (X.dtype == np.float64 or settings.tol >= 1e-5)
+    return (
+        not sparse.issparse(X)
+        and n >= 5 * d
+        and d <= 1000
+        and (X.dtype == np.float64 or settings.tol >= 1e-5)
+    )
 
 
 def _linear(
@@ -393,6 +431,7 @@ def _linear(
     n, d = X.shape
     parts = binary_parts(table)
     if parts is None:
+        assert settings.offset is not None, "a free intercept of coupled outputs goes through _multipliers"
         W, b, alpha, primal, gap, sweeps = coordinate.solve_table(
             X,
             y,
@@ -409,7 +448,14 @@ def _linear(
             watch=settings.watch,
         )
         return Solution(alpha, b, primal, _relative(gap, primal), sweeps, W)
-    solution = Solution(np.zeros((n, table.codes.shape[1])), np.zeros(table.n_outputs), 0.0, 0.0, 0, np.zeros((table.n_outputs, d)))
+    solution = Solution(
+        np.zeros((n, table.codes.shape[1])),
+        np.zeros(table.n_outputs),
+        0.0,
+        0.0,
+        0,
+        np.zeros((table.n_outputs, d)),
+    )
     for part in parts:
         _binary_linear(part, X, y, sample_weight, settings, shift, start, solution)
     return replace(solution, gap=_relative(solution.gap, solution.objective))
@@ -433,8 +479,12 @@ def _binary_linear(
     labels = np.searchsorted(part.classes, y)
     own = np.flatnonzero(part.mirror == np.arange(len(part.mirror)))
     problem = sample_weight, part.sign[own], part.margin[own], settings.C * part.weight[own]
-    beta = None if start is None else _gather(part, own, rows, labels, start, problem[3][:, labels] * sample_weight)
-    if shift is None and _newton_fits(X, settings):
+    beta = (
+        None
+        if start is None
+        else _gather(part, own, rows, labels, start, problem[3][:, labels] * sample_weight)
+    )
+    if settings.offset is None or (shift is None and _newton_fits(X, settings)):
         W, b, beta, primal, gap, done = _by_newton(X, labels, *problem, settings, beta)
     else:
         centre = None if shift is None else shift[part.outputs[own]]
@@ -449,22 +499,47 @@ def _binary_linear(
     solution.n_iter = max(solution.n_iter, done)
 
 
-_Outcome = tuple[Array, Array, Array, Array, Array, int]  # W (m, d), b (m,), beta (m, n), primal (m,), gap (m,), iterations
+_Outcome = tuple[
+    Array, Array, Array, Array, Array, int
+]  # W (m, d), b (m,), beta (m, n), primal (m,), gap (m,), iterations
 
 
-def _by_newton(X: Any, y: Any, weight: Array, sign: Array, margin: Array, box: Array, settings: Settings, beta: Any) -> _Outcome:
+def _by_newton(
+    X: Any, y: Any, weight: Array, sign: Array, margin: Array, box: Array, settings: Settings, beta: Any
+) -> _Outcome:
     t, warm = settings.offset, None
     if beta is not None:
         warm = np.asarray(beta @ X, dtype=float), (t or 0.0) * beta.sum(axis=1)
     with _threads(settings.n_jobs, blas=settings.n_jobs) as each:
         return newton.solve_newton(
-            X, y, weight, sign, margin, box, t, tol=settings.tol, max_iter=settings.max_iter, each=each, start=warm, watch=settings.watch
+            X,
+            y,
+            weight,
+            sign,
+            margin,
+            box,
+            t,
+            tol=settings.tol,
+            max_iter=settings.max_iter,
+            each=each,
+            start=warm,
+            watch=settings.watch,
         )
 
 
 def _by_coordinates(
-    X: Any, y: Any, weight: Array, sign: Array, margin: Array, box: Array, settings: Settings, beta: Any, shift: Any
+    X: Any,
+    y: Any,
+    weight: Array,
+    sign: Array,
+    margin: Array,
+    box: Array,
+    settings: Settings,
+    beta: Any,
+    shift: Any,
 ) -> _Outcome:
+    assert settings.offset is not None, "a free intercept goes through Newton's method or _multipliers"
+    offset = settings.offset
     groups = -(-len(sign) // coordinate.LANES)
     groups += groups > 1 and groups % 2  # an even number, so that two threads share the work
 
@@ -476,7 +551,7 @@ def _by_coordinates(
             sign[part],
             margin[part],
             box[part],
-            settings.offset,
+            offset,
             tol=settings.tol,
             max_iter=settings.max_iter,
             shift=None if shift is None else shift[part],

@@ -158,8 +158,9 @@ class _ApportionedClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         solution = self._solve_any_C(table, data, y[rows], merged, settings, start)
         if solution.gap > self.tol:
             warnings.warn(
-                f"{type(self).__name__} stopped at a relative duality gap of {solution.gap:.2g} after {solution.n_iter} iterations; "
-                f"tol={self.tol:.2g} was asked for. Scale the features, raise max_iter, or accept a larger tol.",
+                f"{type(self).__name__} stopped at a relative duality gap of {solution.gap:.2g} after "
+                f"{solution.n_iter} iterations; tol={self.tol:.2g} was asked for. Scale the features, raise max_iter, or "
+                "accept a larger tol.",
                 ConvergenceWarning,
                 stacklevel=4,
             )

@@ -42,7 +42,7 @@ class Kernel(Protocol):
 
 
 @jit
-def _laplacian(left, right_t, out):  # type: ignore[no-untyped-def]
+def _laplacian(left, right_t, out):
     """out[i, c] = exp(-sum_t |left[i, t] - right_t[t, c]|); four rows at a time share each load of a column."""
     rows, d = left.shape
     cols = right_t.shape[1]
@@ -149,7 +149,9 @@ class Pairwise:
         self.n = self.X.shape[0]
 
     def diagonal(self) -> NDArray[np.float64]:
-        return np.array([self.block(slice(i, i + 1), slice(i, i + 1))[0, 0] for i in range(self.n)], dtype=float)
+        return np.array(
+            [self.block(slice(i, i + 1), slice(i, i + 1))[0, 0] for i in range(self.n)], dtype=float
+        )
 
     def block(self, rows: Index, cols: Index) -> Block:
         return self._evaluate(self.X[rows], self.X[cols])
@@ -160,7 +162,7 @@ class Pairwise:
 
     def _evaluate(self, left: Any, right: Any) -> Block:
         if callable(self.metric):
-            out = np.asarray(self.metric(left, right, **self.params))
+            out: Any = np.asarray(self.metric(left, right, **self.params))
             if out.shape != (left.shape[0], right.shape[0]):
                 raise ValueError(
                     f"the callable kernel gave shape {out.shape} for {left.shape[0]} and {right.shape[0]} rows; it must take "
@@ -250,7 +252,8 @@ def kernel_function(
 ) -> tuple[Block, Block, Callable[[Block, Block], Block]]:
     """(left', right', evaluate) with K = evaluate(left', right') for dense `left`, `right` of one dtype.
 
-    rbf: exp(-g |x - z|^2) = exp([sqrt(2g) x, -g |x|^2, 1] . [sqrt(2g) z, 1, -g |z|^2]): two columns more make the exponent a product.
+    rbf: exp(-g |x - z|^2) = exp([sqrt(2g) x, -g |x|^2, 1] . [sqrt(2g) z, 1, -g |z|^2]): with two more columns the exponent is a
+    product.
     """
     right = left if right is None else right
     real = left.dtype.type
@@ -295,23 +298,28 @@ def make_kernel(
     if kernel in ("rbf", "laplacian"):
         X = X - X.mean(axis=0)  # both depend on differences only; centred data lose fewer digits
     points = Points(*kernel_function(kernel, gamma, degree, coef0, np.ascontiguousarray(X, dtype=dtype)))
-    dear = kernel == "laplacian" or X.shape[1] > 40  # else a value is computed as fast as it is fetched from memory
+    dear = (
+        kernel == "laplacian" or X.shape[1] > 40
+    )  # else a value is computed as fast as it is fetched from memory
     return Remembered(points, cache_size) if dear else points
 
 
 def cross_kernel(
-    support: Any, kernel: Any, gamma: float, degree: float, coef0: float
+    support: Any, kernel: Any, gamma: float, degree: float, coef0: float, dtype: Any = np.float64
 ) -> Callable[[Any], Block]:
     """The function X -> K(X, support), for blocks of new examples."""
     if callable(kernel) or sparse.issparse(support):
-        pairs = Pairwise(support, kernel, {} if callable(kernel) else {"gamma": gamma, "degree": degree, "coef0": coef0})
+        params = {} if callable(kernel) else {"gamma": gamma, "degree": degree, "coef0": coef0}
+        pairs = Pairwise(support, kernel, params, dtype)
         return pairs.against
     centre = support.mean(axis=0) if kernel in ("rbf", "laplacian") and len(support) else 0.0
-    _, right, evaluate = kernel_function(kernel, gamma, degree, coef0, support - centre)
+    _, right, evaluate = kernel_function(
+        kernel, gamma, degree, coef0, np.asarray(support - centre, dtype=dtype)
+    )
 
     def block(X: Any) -> Block:
         X = X.toarray() if sparse.issparse(X) else X
-        left, _, _ = kernel_function(kernel, gamma, degree, coef0, np.asarray(X - centre, dtype=right.dtype))
+        left, _, _ = kernel_function(kernel, gamma, degree, coef0, np.asarray(X - centre, dtype=dtype))
         return evaluate(left, right)
 
     return block

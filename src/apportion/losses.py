@@ -71,7 +71,9 @@ class PairVotes:
             votes[:, b] += lead[:, pair] <= 0
             margins[:, a] += lead[:, pair]
             margins[:, b] -= lead[:, pair]
-        return votes + margins / (3 * (np.abs(margins) + 1))  # the second term stays under 1/3: it only breaks ties
+        return votes + margins / (
+            3 * (np.abs(margins) + 1)
+        )  # the second term stays under 1/3: it only breaks ties
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +102,9 @@ class LossTable:
         if np.any(self.weights < 0):
             raise ValueError(f"weights of a loss table must be >= 0; the least is {self.weights.min()}.")
         if self.shared and np.any(self.weights != self.weights[:, :1]):
-            raise ValueError("with shared slack the rows of a class share one weight; weights[y] must be constant.")
+            raise ValueError(
+                "with shared slack the rows of a class share one weight; weights[y] must be constant."
+            )
 
     @property
     def n_classes(self) -> int:
@@ -153,7 +157,9 @@ def _others(k: int) -> NDArray[np.intp]:
     return np.array([[j for j in range(k) if j != y] for y in range(k)])
 
 
-def _apportioned(costs: Costs, p: float, q: float, ratio: Array | None, loss: str = "apportioned") -> LossTable:
+def _apportioned(
+    costs: Costs, p: float, q: float, ratio: Array | None, loss: str = "apportioned"
+) -> LossTable:
     theta = _vector(costs, loss)
     k = len(theta)
     unit = np.eye(k)
@@ -161,7 +167,9 @@ def _apportioned(costs: Costs, p: float, q: float, ratio: Array | None, loss: st
     rho = np.ones(k) if ratio is None else ratio
     # hyperplane of class j at f_j = theta_j^p; boundaries share the way between two of them by rho: (f_j / theta_j^p - 1) / rho_j
     decide = PerClass(1 / (theta**p * rho), 1 - 1 / rho)
-    return LossTable(codes, np.repeat(theta[:, None] ** p, k, 1), np.repeat(theta[:, None] ** q, k, 1), decide)
+    return LossTable(
+        codes, np.repeat(theta[:, None] ** p, k, 1), np.repeat(theta[:, None] ** q, k, 1), decide
+    )
 
 
 def _one_vs_rest(costs: Costs, p: float, q: float, ratio: Array | None) -> LossTable:
@@ -177,7 +185,9 @@ def _pairwise(costs: Costs, p: float, q: float, ratio: Array | None) -> LossTabl
         codes[a, row[a], pair], codes[b, row[b], pair] = 1.0, -1.0
         row[[a, b]] += 1
     decide = PairVotes(theta**p, np.ones(k) if ratio is None else ratio)
-    return LossTable(codes, np.repeat(theta[:, None] ** p, k - 1, 1), np.repeat(theta[:, None] ** q, k - 1, 1), decide)
+    return LossTable(
+        codes, np.repeat(theta[:, None] ** p, k - 1, 1), np.repeat(theta[:, None] ** q, k - 1, 1), decide
+    )
 
 
 def _differences(costs: Costs, p: float, q: float, ratio: Array | None, loss: str) -> LossTable:
@@ -211,13 +221,20 @@ def _lee_lin_wahba(costs: Costs, p: float, q: float, ratio: Array | None) -> Los
     theta = np.ones(k) if costs.theta is None else costs.theta
     others = _others(k)
     weights = np.take_along_axis(costs.matrix, others, axis=1)
-    weights = np.where(weights > 0, weights, 1.0) ** q * (weights > 0)  # an error that costs nothing stays free for q = 0 too
+    weights = np.where(weights > 0, weights, 1.0) ** q * (
+        weights > 0
+    )  # an error that costs nothing stays free for q = 0 too
     scale = theta**p * (1.0 if ratio is None else ratio)
     return LossTable(-(np.eye(k) - 1 / k)[others], np.ones((k, k - 1)), weights, PerClass(scale, scale))
 
 
 def reinforced(
-    costs: Costs, margin_power: float = 0.0, slack_power: float = 1.0, ratio: Array | None = None, *, reinforcement: float = 0.5
+    costs: Costs,
+    margin_power: float = 0.0,
+    slack_power: float = 1.0,
+    ratio: Array | None = None,
+    *,
+    reinforcement: float = 0.5,
 ) -> LossTable:
     """The reinforced multicategory loss; consistent at equal costs for `reinforcement` in [0, 1/2]."""
     theta = _vector(costs, "reinforced")
@@ -240,7 +257,9 @@ def _no_ratio(ratio: Array | None, loss: str) -> None:
         )
 
 
-LOSSES: dict[str, tuple[Callable[..., LossTable], tuple[float, float]]] = {  # name: builder, default powers (p, q)
+LOSSES: dict[
+    str, tuple[Callable[..., LossTable], tuple[float, float]]
+] = {  # name: builder, default powers (p, q)
     "apportioned": (_apportioned, (1.0, 0.0)),
     "one-vs-rest": (_one_vs_rest, (0.0, 1.0)),
     "pairwise": (_pairwise, (0.0, 1.0)),
@@ -268,7 +287,9 @@ def loss_table(
         if loss.n_classes != k:
             raise ValueError(f"the loss table is for {loss.n_classes} classes and the data have {k}.")
         if margin_power is not None or slack_power is not None:
-            raise ValueError("margin_power and slack_power belong to the losses by name; a loss table has them built in.")
+            raise ValueError(
+                "margin_power and slack_power belong to the losses by name; a loss table has them built in."
+            )
         if ratio is not None:
             _no_ratio(ratio, "a table of your own")
         return loss

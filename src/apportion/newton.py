@@ -40,7 +40,7 @@ REDUCED = 4000  # examples near the margin that a reduced problem holds
 
 
 @jit
-def _smooth(scores, b, y, weight, sign, margin, box, mu, beta):  # type: ignore[no-untyped-def]
+def _smooth(scores, b, y, weight, sign, margin, box, mu, beta):
     """beta of one output; returns (hinge loss, sum U [z]_+ - alpha z, sum beta, examples in the band)."""
     hinge, rest, total, band = 0.0, 0.0, 0.0, 0.0
     for i in range(scores.size):
@@ -58,7 +58,7 @@ def _smooth(scores, b, y, weight, sign, margin, box, mu, beta):  # type: ignore[
 
 
 @jit
-def _slope(scores, direction, b, d_b, y, weight, sign, margin, box, mu, step):  # type: ignore[no-untyped-def]
+def _slope(scores, direction, b, d_b, y, weight, sign, margin, box, mu, step):
     """First and second derivative of the smoothed hinge loss along scores + step * direction."""
     first, second = 0.0, 0.0
     for i in range(scores.size):
@@ -72,7 +72,7 @@ def _slope(scores, direction, b, d_b, y, weight, sign, margin, box, mu, step):  
 
 
 @jit
-def _line_search(scores, direction, b, d_b, y, weight, sign, margin, box, mu, linear, quadratic, start):  # type: ignore[no-untyped-def]
+def _line_search(scores, direction, b, d_b, y, weight, sign, margin, box, mu, linear, quadratic, start):
     """A step at which linear + step * quadratic + slope(step), the derivative along the way, is a tenth of its value `start` at 0.
 
     Newton within a bracket; in doubt its lower end, where the derivative is still negative and the objective has only gone down.
@@ -101,7 +101,7 @@ def _line_search(scores, direction, b, d_b, y, weight, sign, margin, box, mu, li
 
 
 @jit
-def _free_intercept(scores, b, y, weight, sign, margin, box, mu, fixed):  # type: ignore[no-untyped-def]
+def _free_intercept(scores, b, y, weight, sign, margin, box, mu, fixed):
     """b with sum_i beta_i + fixed = 0: a monotone, piecewise linear equation, by Newton within a bracket."""
     low, high = -1e300, 1e300
     for _ in range(100):
@@ -130,7 +130,7 @@ def _free_intercept(scores, b, y, weight, sign, margin, box, mu, fixed):  # type
 
 
 @jit
-def _band(scores, b, y, sign, margin, mu, members):  # type: ignore[no-untyped-def]
+def _band(scores, b, y, sign, margin, mu, members):
     count = 0
     for i in range(scores.size):
         z = margin[y[i]] - sign[y[i]] * (np.float64(scores[i]) + b)
@@ -160,9 +160,14 @@ class _Outputs:
 class _Stage:
     """Iterates W, b and their certificate on one set of examples; the others pull by a fixed amount."""
 
-    def __init__(self, problem: _Outputs, W: Array, b: Array, mu: Array, each: Each, pull: Any = 0.0, total: Any = 0.0) -> None:
+    def __init__(
+        self, problem: _Outputs, W: Array, b: Array, mu: Array, each: Each, pull: Any = 0.0, total: Any = 0.0
+    ) -> None:
         self.problem, self.W, self.b, self.mu, self.each = problem, W, b, mu, each
-        self.fixed_pull, self.fixed_total = pull, total  # sum of beta x and of beta over the examples left out
+        self.fixed_pull, self.fixed_total = (
+            pull,
+            total,
+        )  # sum of beta x and of beta over the examples left out
         self.m, self.n = len(problem.sign), problem.X.shape[0]
         self.beta = np.zeros((self.m, self.n), problem.X.dtype)
         self.pull = np.zeros_like(W)  # sum_i beta_i x_i
@@ -184,7 +189,9 @@ class _Stage:
         def one(j: int) -> None:
             if self.problem.t is None:
                 self.b[j] = _free_intercept(self.scores[j], self.b[j], *self.output(j), fixed[j])
-            self.hinge[j], self.rest[j], total, self.band[j] = _smooth(self.scores[j], self.b[j], *self.output(j), self.beta[j])
+            self.hinge[j], self.rest[j], total, self.band[j] = _smooth(
+                self.scores[j], self.b[j], *self.output(j), self.beta[j]
+            )
             self.total[j] = total + fixed[j]
 
         list(self.each(one, outputs))
@@ -272,7 +279,16 @@ class _Stage:
         quadratic = (step**2).sum(axis=1) + (step_b**2 / t if t else 0.0)
 
         def search(j: int) -> None:
-            args = self.scores[j], moved[j], self.b[j], step_b[j], *self.output(j), linear[j], quadratic[j], along[j]
+            args = (
+                self.scores[j],
+                moved[j],
+                self.b[j],
+                step_b[j],
+                *self.output(j),
+                linear[j],
+                quadratic[j],
+                along[j],
+            )
             length = _line_search(*args)
             if length == 0.0:  # too many kinks in too little room
                 self.next_mu[j] *= 4
@@ -283,7 +299,9 @@ class _Stage:
         list(self.each(search, outputs))
         self.mu = self.next_mu
 
-    def improve(self, goal: Array | float, max_iter: int, rng: np.random.Generator, watch: Watch | None = None) -> int:
+    def improve(
+        self, goal: Array | float, max_iter: int, rng: np.random.Generator, watch: Watch | None = None
+    ) -> int:
         """Until the gaps are within goal (m,), or within a share goal of the primal value in all. Returns the number of steps."""
         outputs = np.arange(self.m)
         for iteration in range(max_iter):
@@ -338,4 +356,11 @@ def solve_newton(
         mu = stage.mu
     stage = _Stage(problem, W, b, mu, each)
     done += stage.improve(tol, max(max_iter - done, 1), rng, watch)
-    return stage.W, stage.b, np.asarray(stage.beta, dtype=float), stage.primal, stage.mismatch + stage.rest, done
+    return (
+        stage.W,
+        stage.b,
+        np.asarray(stage.beta, dtype=float),
+        stage.primal,
+        stage.mismatch + stage.rest,
+        done,
+    )

@@ -40,7 +40,10 @@ Watch = Callable[[int, float], None]  # called with (rounds done, relative gap) 
 
 NEVER = -1e300  # added to E it keeps an example from being chosen
 BLOCK = 256  # examples a partial maximum is kept for
-ROWS, COLUMNS = 240, 1000  # a panel tile stays in the second-level cache; not powers of two, which collide there
+ROWS, COLUMNS = (
+    240,
+    1000,
+)  # a panel tile stays in the second-level cache; not powers of two, which collide there
 WHOLE = 1500  # samples up to about this size are solved with their whole kernel matrix
 GROWTH = 4  # each sample is this much larger than the one before
 SAMPLE_TOL = 0.1  # relative gap at which a sample has taught enough
@@ -72,7 +75,7 @@ class BinaryOutputs:
 
 
 @jit
-def _largest(E, grow, shrink):  # type: ignore[no-untyped-def]
+def _largest(E, grow, shrink):
     high, low = NEVER, NEVER
     for t in range(E.size):
         high = fmax(high, E[t] + grow[t])
@@ -81,7 +84,7 @@ def _largest(E, grow, shrink):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _gain(E, row, diagonal, shrink, top, diagonal_i):  # type: ignore[no-untyped-def]
+def _gain(E, row, diagonal, shrink, top, diagonal_i):
     """Largest increase of the dual over partners t of i: (E_i - E_t)^2 / |phi_i - phi_t|^2."""
     best = 0.0
     for t in range(E.size):
@@ -91,7 +94,7 @@ def _gain(E, row, diagonal, shrink, top, diagonal_i):  # type: ignore[no-untyped
 
 
 @jit
-def _move(E, row_i, row_j, grow, shrink, step):  # type: ignore[no-untyped-def]
+def _move(E, row_i, row_j, grow, shrink, step):
     """E after beta_i += step, beta_j -= step, and its new extremes."""
     high, low = NEVER, NEVER
     for t in range(E.size):
@@ -103,7 +106,7 @@ def _move(E, row_i, row_j, grow, shrink, step):  # type: ignore[no-untyped-def]
 
 
 @jit
-def smo(K, diagonal, beta, E, lower, upper, eps, max_steps):  # type: ignore[no-untyped-def]
+def smo(K, diagonal, beta, E, lower, upper, eps, max_steps):
     """Maximise over beta with sum(beta) kept, until no pair violates by more than eps. Changes beta and E."""
     n = beta.size
     blocks = (n + BLOCK - 1) // BLOCK
@@ -165,7 +168,7 @@ def smo(K, diagonal, beta, E, lower, upper, eps, max_steps):  # type: ignore[no-
 
 
 @jit
-def _middle(beta, E, starts, sign, box, weight):  # type: ignore[no-untyped-def]
+def _middle(beta, E, starts, sign, box, weight):
     """The free intercept: the mean of E over examples inside their bounds; where there is none, between the two extremes."""
     total, count, high, low = 0.0, 0, NEVER, -NEVER
     for c in range(starts.size - 1):
@@ -187,7 +190,7 @@ def _middle(beta, E, starts, sign, box, weight):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _scan(beta, E, b, starts, sign, margin, box, weight, violation):  # type: ignore[no-untyped-def]
+def _scan(beta, E, b, starts, sign, margin, box, weight, violation):
     """Gap, hinge loss, beta' K beta and largest violation at intercept b.
 
     violation[i] = |z_i| where example i could still move, -|z_i| where it is settled at a bound, z = margin - sign * score.
@@ -211,19 +214,19 @@ def _scan(beta, E, b, starts, sign, margin, box, weight, violation):  # type: ig
 
 
 @jit
-def _axpy4(total, v0, v1, v2, v3, p0, p1, p2, p3):  # type: ignore[no-untyped-def]
+def _axpy4(total, v0, v1, v2, v3, p0, p1, p2, p3):
     for c in range(total.size):
         total[c] += v0 * p0[c] + v1 * p1[c] + v2 * p2[c] + v3 * p3[c]
 
 
 @jit
-def _axpy(total, v, p):  # type: ignore[no-untyped-def]
+def _axpy(total, v, p):
     for c in range(total.size):
         total[c] += v * p[c]
 
 
 @jit
-def _apply(step, block, E, outputs, start):  # type: ignore[no-untyped-def]
+def _apply(step, block, E, outputs, start):
     """E[outputs, start : start + width] -= step @ block, skipping the zeros of step: an output changes few of the rows."""
     total = np.empty(block.shape[1], block.dtype)
     rows = np.empty(block.shape[0], np.int64)
@@ -252,19 +255,19 @@ def _apply(step, block, E, outputs, start):  # type: ignore[no-untyped-def]
 def panel(kernel: Kernel, rows: Members, step: Array, outputs: Members, E: Array, each: Each) -> None:
     """E[outputs] -= step @ K[rows], tile by tile; each kernel value is computed, or read from the cache, once for all outputs."""
     step = step.astype(kernel.dtype)
-    new = remembered = None
-    if isinstance(kernel, Remembered):
-        new = kernel.reserve(rows)
-        slots = kernel.slot[rows]
-        remembered = np.zeros((len(outputs), kernel.used), kernel.dtype)
+    cache = kernel if isinstance(kernel, Remembered) else None
+    if cache is not None:
+        new = cache.reserve(rows)
+        slots, used = cache.slot[rows], cache.used
+        remembered = np.zeros((len(outputs), used), kernel.dtype)
         remembered[:, slots[slots >= 0]] = step[:, slots >= 0]
         rows, step = rows[slots < 0], step[:, slots < 0]
 
     def one(start: int) -> None:
         cols = slice(start, min(start + COLUMNS, kernel.n))
-        if remembered is not None:
-            kernel.fill(new, cols)
-            E[outputs, cols] -= remembered @ kernel.kept[: kernel.used, cols]
+        if cache is not None:
+            cache.fill(new, cols)
+            E[outputs, cols] -= remembered @ cache.kept[:used, cols]
         for r in range(0, len(rows), ROWS):
             _apply(step[:, r : r + ROWS], kernel.block(rows[r : r + ROWS], cols), E, outputs, start)
 
@@ -307,7 +310,15 @@ class _Sample:
             else:
                 self.b[j] = p.offset * self.beta[j].sum()
             self.gap[j], self.hinge[j], self.quadratic[j], self.worst[j] = _scan(
-                self.beta[j], self.E[j], self.b[j], p.starts, p.sign[j], p.margin[j], p.box[j], p.weight, self.violation[j]
+                self.beta[j],
+                self.E[j],
+                self.b[j],
+                p.starts,
+                p.sign[j],
+                p.margin[j],
+                p.box[j],
+                p.weight,
+                self.violation[j],
             )
             if p.offset:
                 self.quadratic[j] += self.b[j] ** 2 / p.offset
@@ -346,7 +357,11 @@ class _Sample:
             K = np.pad(K, (0, 1))
             K[-1, -1] = p.offset
             rest = -self.beta[j].sum()
-            beta, E, diagonal = np.append(beta, rest), np.append(E, -p.offset * rest), np.append(diagonal, p.offset)
+            beta, E, diagonal = (
+                np.append(beta, rest),
+                np.append(E, -p.offset * rest),
+                np.append(diagonal, p.offset),
+            )
             lower, upper = np.append(lower, NEVER), np.append(upper, -NEVER)
         smo(K, diagonal, beta, E, lower, upper, eps, 10_000 + 100 * len(members))
         beta = beta[: len(members)]
@@ -380,11 +395,19 @@ def nested_samples(starts: Members) -> list[Members]:
     sizes = [n]
     while sizes[0] > 1.5 * WHOLE:
         sizes.insert(0, max(sizes[0] // GROWTH, WHOLE))
-    return [np.sort(np.concatenate([order[: -(-len(order) * size // n)] for order in orders])) for size in sizes]
+    return [
+        np.sort(np.concatenate([order[: -(-len(order) * size // n)] for order in orders])) for size in sizes
+    ]
 
 
 def solve_binary_outputs(
-    problem: BinaryOutputs, *, tol: float, max_iter: int, each: Each = map, beta: Array | None = None, watch: Watch | None = None
+    problem: BinaryOutputs,
+    *,
+    tol: float,
+    max_iter: int,
+    each: Each = map,
+    beta: Array | None = None,
+    watch: Watch | None = None,
 ) -> tuple[Array, Array, Array, Array, int]:
     """Solve to a relative duality gap of `tol`, from `beta` (m, n) where it is given.
 
