@@ -563,6 +563,9 @@ def test_the_tables_of_the_page_are_those_of_the_results(tmp_path):
     results = json.loads((ROOT / "results" / "superclass.json").read_text())
     superclass_tables.write_into(page, "superclass", superclass_tables.markdown(results))
     assert page.read_text() == (ROOT / "docs" / "neural.md").read_text()
+    for reading in results["readings"].values():  # two seeds make tables too, without a warning
+        reading["tests"] = [row for row in reading["tests"] if row["seed"] < 2]
+    assert "lee-lin-wahba" in superclass_tables.markdown(results)
     with pytest.raises(ValueError, match="begin elsewhere"):
         superclass_tables.write_into(page, "elsewhere", "")
 

@@ -37,11 +37,16 @@ def mean(x: NDArray[np.float64]) -> str:
     return f"{x.mean():.4f} ± {x.std(ddof=1) / np.sqrt(len(x)):.4f}"
 
 
+def t_test(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
+    """p of the paired t test; nan where all seeds differ by the same amount (two seeds may)."""
+    return float("nan") if np.ptp(a - b) < 1e-12 else float(stats.ttest_rel(a, b).pvalue)
+
+
 def paired(a: NDArray[np.float64], b: NDArray[np.float64]) -> str:
     """Is a lower or higher than b, and p of the paired t test; methods may have chosen the same networks."""
     if np.array_equal(a, b):
         return "same"
-    return f"{'lower' if a.mean() < b.mean() else 'higher'}, {stats.ttest_rel(a, b).pvalue:.1g}"
+    return f"{'lower' if a.mean() < b.mean() else 'higher'}, {t_test(a, b):.1g}"
 
 
 def best_of_ours(reading: dict[str, Any]) -> str:
@@ -131,7 +136,7 @@ def verdict(drop: str, reading: dict[str, Any]) -> str:
     against = []
     for rival in (*RIVALS, "weighted softmax, tuned", "weighted hinge, tuned"):
         theirs = rows[rival]["cost"]
-        t, w = stats.ttest_rel(mine, theirs).pvalue, stats.wilcoxon(mine, theirs).pvalue
+        t, w = t_test(mine, theirs), stats.wilcoxon(mine, theirs).pvalue
         against.append(f"{rival}: {theirs.mean():.4f} (t test {t:.1g}, Wilcoxon {w:.1g})")
     return f"Dropout {drop}: {name}, our best on the validation images, costs {mine.mean():.4f}; " + (
         "; ".join(against) + "."
