@@ -500,6 +500,9 @@ def test_error_bounds_of_other_machines():
     assert found.compression is None and found.total_loss > 1
     assert found.total_loss >= THETA @ [row.ddag for row in found.rows]
     assert any("vacuous for 0, 1, 2" in note for note in found.notes)
+    bent = ApportionedSVC(kernel="sigmoid", gamma=0.01, C=0.1).fit(X, y)
+    found = error_bounds(bent, X, y)
+    assert np.isnan(found.rows[0].loo_high) and "Leave-one-out: not defined here" in str(found)
 
 
 def test_bad_input():

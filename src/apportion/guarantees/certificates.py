@@ -75,6 +75,10 @@ def leave_one_out(
     True
     """
     machine, X = unwrap(est, X)
+    if getattr(machine, "kernel", None) == "sigmoid":
+        raise ValueError(
+            "kernel='sigmoid' is no inner product, so that the certificate does not hold; allowed: others."
+        )
     data = training(machine, X, y, sample_weight)
     labels, k = data.labels, len(machine.classes_)
     support = np.asarray(data.beta.any(axis=1))

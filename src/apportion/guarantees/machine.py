@@ -151,14 +151,17 @@ def training(machine: Any, X: Any, y: ArrayLike, sample_weight: ArrayLike | None
             "the support vectors it found are others."
         )
     C = machine.C if np.isfinite(machine.C) else HARD * float(np.abs(table.margins).max())
-    free, b = machine.intercept == "free", machine.intercept_
-    dual_scores = scores
+    free, b, total = machine.intercept == "free", machine.intercept_, beta.sum(axis=0)
+    plain = scores - b
     if hasattr(machine, "coef_"):
-        dual_scores = np.asarray(X @ (X.T @ beta)) + (b if free else constant(machine) * beta.sum(axis=0))
-    dual_square = float((beta * (dual_scores - b if free else dual_scores)).sum())
-    square = dual_square
-    if hasattr(machine, "coef_"):
-        square = float(np.trace(gram(machine))) + (0.0 if free else intercept_square(machine))
+        square, dual_plain = float(np.trace(gram(machine))), np.asarray(X @ (X.T @ beta))
+    else:
+        square, dual_plain = float((beta * plain).sum()), plain
+    dual_square = float((beta * dual_plain).sum())
+    if not free:  # the intercept is a weight like the others
+        square += intercept_square(machine)
+        dual_square += constant(machine) * float(total @ total)
+    dual_scores = dual_plain + (b if free else constant(machine) * total)
     primal = 0.5 * square + float(C * weight @ value(table, scores, labels))
     dual = float((alpha * table.margins[labels]).sum()) - 0.5 * dual_square
     return Training(

@@ -17,7 +17,7 @@ class Diagnosis:
     """How a fit ended: gap, KKT conditions, support. `print` it for words.
 
     A KKT residual is |alpha - clip(alpha + z / K, 0, upper)|, z = margin - code . f, K = |phi(x)|^2: zero
-    where all conditions hold. It is given in units of the largest alpha allowed.
+    where all conditions hold. It is given in units of the largest alpha.
     """
 
     gap: float  # relative duality gap, worked out anew
@@ -92,7 +92,7 @@ def diagnose(est: Any, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = N
     machine, X = unwrap(est, X)
     data = training(machine, X, y, sample_weight)
     table, labels, alpha, upper = machine.table_, data.labels, data.alpha, data.upper
-    k, unit = len(machine.classes_), float(upper.max())
+    k, unit = len(machine.classes_), float(max(alpha.max(), np.finfo(float).tiny))
     K = np.maximum(squares(machine, data.X), np.finfo(float).tiny)
     step = alpha + terms(table, data.scores, labels) / K[:, None]
     moved = _onto_simplex(step, upper) if table.shared else np.clip(step, 0.0, upper)

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from ..costs import check_costs
 from .bounds import ErrorInterval, Rademacher, ddag_bound, error_intervals, rademacher_bound
-from .certificates import Compression, compression_bound, leave_one_out
+from .certificates import Compression, LeaveOneOut, compression_bound, leave_one_out
 from .machine import Array, check_delta, known, positions, squares, unwrap
 from .margins import pairwise_margins
 
@@ -84,7 +84,7 @@ def error_bounds(
 
     Parameters
     ----------
-    est : fitted machine, or a pipeline that ends in one
+    est : fitted machine, or a pipeline that ends in one; fitted without `sample_weight`
     X, y : its training data
     delta : float, default=0.05
         Each bound and each interval holds with probability 1 - delta.
@@ -138,16 +138,13 @@ def error_bounds(
         _say_compression(notes, compression, n)
     except ValueError as reason:
         notes.append(f"Compression: not defined here: {reason}")
-    loo = leave_one_out(machine, Z, names)
-    vacuous = ", ".join(str(c) for c, high in zip(classes, loo.high, strict=True) if high >= 1)
-    notes.append(
-        f"Leave-one-out: the dual decides {np.mean(loo.right | loo.wrong):.1%} of the rows, the rest are "
-        + (
-            f"errors in the upper end, which is vacuous for {vacuous}."
-            if vacuous
-            else "errors in the upper end."
-        )
-    )
+    low = high = np.full(k, np.nan)
+    try:
+        loo = leave_one_out(machine, Z, names)
+        low, high = loo.low, loo.high
+        _say_leave_one_out(notes, loo)
+    except ValueError as reason:
+        notes.append(f"Leave-one-out: not defined here: {reason}")
     if machine is not est:
         notes.append(
             "The steps before the machine are taken as given: what follows from the training rows holds if "
@@ -162,13 +159,13 @@ def error_bounds(
             label=classes[i],
             cost=float(costs.matrix[i].max()),
             n=int((labels == i).sum()),
-            support=int(loo.support[labels == i].sum()),
+            support=int(machine.n_support_[i]),
             margin=_least(gamma[i]),
             margin_bound=_least(margins.with_slack[i]),
             ddag=float(ddag[i]),
             compression=np.nan if compression is None else float(compression.bound[i]),
-            loo_low=float(loo.low[i]),
-            loo_high=float(loo.high[i]),
+            loo_low=float(low[i]),
+            loo_high=float(high[i]),
             test_n=held[i].n,
             test_error=held[i].errors / held[i].n if held[i].n else np.nan,
             test_low=held[i].low,
@@ -196,6 +193,12 @@ def _say_ddag(
         )
     if np.isfinite(total):
         notes.append(f"DDAG corollary: total loss at most {total:.3g}" + (" (vacuous)." if vacuous else "."))
+
+
+def _say_leave_one_out(notes: list[str], found: LeaveOneOut) -> None:
+    words = f"Leave-one-out: the dual decides {np.mean(found.right | found.wrong):.1%} of the rows, the rest count as"
+    vacuous = ", ".join(str(c) for c, high in zip(found.classes, found.high, strict=True) if high >= 1)
+    notes.append(words + " errors in the upper end" + (f": vacuous for {vacuous}." if vacuous else "."))
 
 
 def _say_compression(notes: list[str], found: Compression, n: int) -> None:
