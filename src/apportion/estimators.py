@@ -195,10 +195,12 @@ class _ApportionedClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)
             solution = self._solve(table, X, y, weight, settings, start)
-        if np.any(solution.alpha >= 0.999 * settings.C * table.weights[y] * weight[:, None]):
+        alpha = solution.alpha.sum(axis=1, keepdims=True) if table.shared else solution.alpha
+        bound = 0.999 * settings.C * table.weights[y][:, : alpha.shape[1]] * weight[:, None]
+        if np.any((alpha >= bound) & (bound > 0)) or solution.gap > self.tol:
             raise ValueError(
-                "C=inf asks for a hard margin, and the training data are not separable by this machine; give a finite C "
-                "(a large one, such as 1e4, comes close to a hard margin)."
+                f"C=inf asks for a hard margin, and after {solution.n_iter} iterations there is none: the training data are not "
+                "separable by this machine, or only just; give a finite C (a large one, such as 1e4, comes close to a hard margin)."
             )
         return solution
 
@@ -581,7 +583,7 @@ def _canonical_csr(X: Any) -> Any:
 
 def _check_magnitude(X: Any) -> None:
     values = X.data if sparse.issparse(X) else X
-    largest = max(abs(values.max()), abs(values.min())) if values.size else 0.0
+    largest = max(abs(float(values.max())), abs(float(values.min()))) if values.size else 0.0
     if largest > 1e100:
         raise ValueError(
             f"X holds {largest:.3g}, whose square overflows in the solver; scale the features first (StandardScaler)."
