@@ -1,8 +1,8 @@
 """Dual coordinate ascent: one example at a time, all its outputs at once.
 
 The plain form of the solver and the reference of the others. Example i, of class y, owns the variables alpha_i (R,), one for
-each row of the table, with 0 <= alpha_ir <= U_i weights[y, r] (shared slack: sum_r alpha_ir <= U_i weights[y]). With f = W x_i + b its raw
-scores and h = |x_i|^2 + t its squared length, constant feature included, its part of the dual is
+each row of the table, with 0 <= alpha_ir <= U_i weights[y, r] (shared slack: sum_r alpha_ir <= U_i weights[y]). With
+f = W x_i + b its raw scores and h = |x_i|^2 + t its squared length, constant feature included, its part of the dual is
 
     max_d  sum_r d_r z_r - h/2 |sum_r d_r codes[y, r]|^2,      z_r = margins[y, r] - codes[y, r] . f,
 
@@ -25,7 +25,7 @@ from scipy import sparse
 
 from ._jit import LANES, csr_axpy8, csr_dot8, fmax, fmin, jit, prefetch
 from .kernels import Kernel
-from .working_sets import SAMPLE_TOL, Each, Watch, nested_samples, panel
+from .working_sets import NEVER, SAMPLE_TOL, Each, Watch, nested_samples, panel, smo
 
 Array = NDArray[np.float64]
 
@@ -576,44 +576,6 @@ def feasible(alpha: Array, upper: Array, shared: bool) -> Array:
 
 
 @jit
-def _violations(scores, b, y, weight, codes, margins, boxes, shared, alpha, out):
-    """out[i] = how much the dual could still gain from example i, about; returns (hinge loss, gap). scores (m, n)."""
-    R, m = codes.shape[1:]
-    f = np.empty(m)
-    hinge, gap = 0.0, 0.0
-    for i in range(y.size):
-        for c in range(m):
-            f[c] = scores[c, i] + b[c]
-        largest, spent, high, low = 0.0, 0.0, 0.0, HUGE
-        worst = 0.0
-        for r in range(R):
-            code, z, upper, a = codes[y[i], r], margins[y[i], r], boxes[y[i], r] * weight[i], alpha[i, r]
-            for c in range(m):
-                z -= code[c] * f[c]
-            slack = upper * max(z, 0.0)
-            gap -= a * z
-            spent += a
-            if shared:
-                largest = max(largest, slack)
-                high = max(high, z)
-                if a > 0.0:
-                    low = min(low, z)
-            else:
-                hinge += slack
-                gap += slack
-                if (z > 0.0 and a < upper) or (z < 0.0 and a > 0.0):
-                    worst = max(worst, abs(z))
-        if shared:
-            hinge += largest
-            gap += largest
-            if spent < boxes[y[i], 0] * weight[i] * (1.0 - 1e-12):
-                low = min(low, 0.0)
-            worst = max(high - low, 0.0) if low < HUGE else 0.0
-        out[i] = worst
-    return hinge, gap
-
-
-@jit
 def _improve_members(
     K, scores, y, h, weight, codes, margins, boxes, gram, shared, t, b, total, alpha, beta, goal
 ):
@@ -654,9 +616,148 @@ def _improve_members(
         last = worst
 
 
+@jit
+def _pair_matrix(K, t, gram, example, kind):
+    """Q (N + 1, N + 1) of N variables (example, kind): Q_uv = (K + t)[example_u, example_v] gram[kind_u, kind_v]; the last is a dummy."""
+    size = example.size
+    Q = np.zeros((size + 1, size + 1), K.dtype)
+    for u in range(size):
+        row, products, out = K[example[u]], gram[kind[u]], Q[u]
+        for v in range(size):
+            out[v] = (row[example[v]] + t) * products[kind[v]]
+    return Q
+
+
 WORKING = 1500  # examples in a working set
 SWEEPS = 30  # over it, at most
 GOAL = 0.05  # share of the worst violation that it is solved to
+VARIABLES = 6000  # in a working set of single rows
+
+
+class _Coupled:
+    """A table on a sample of the examples: scores, duals, certificate, and the two ways to improve them."""
+
+    def __init__(
+        self, kernel: Kernel, y: Any, weight: Array, table: Any, t: float, b: Array, alpha: Array, each: Each
+    ) -> None:
+        self.kernel, self.y, self.weight, self.t, self.b, self.alpha, self.each = (
+            kernel,
+            y,
+            weight,
+            t,
+            b,
+            alpha,
+            each,
+        )
+        self.codes, self.margins, self.boxes, self.shared = table
+        self.upper = self.boxes[y] * weight[:, None]  # (n, R)
+        self.beta = np.empty((self.codes.shape[2], kernel.n))
+        for c in range(len(self.codes)):
+            self.beta[:, y == c] = (alpha[y == c] @ self.codes[c]).T
+        self.scores = np.zeros_like(self.beta)
+        self.total = self.beta.sum(axis=1)
+        self.in_set = alpha > 0
+        self.diagonal = np.maximum(kernel.diagonal() + t, TINY)
+        self.rng = np.random.default_rng(0)
+        self._update(np.flatnonzero(self.beta.any(axis=0)), self.beta)
+
+    def _update(self, rows: Any, change: Array) -> None:
+        """Scores of all examples after beta changed by `change` (m, n) on `rows`."""
+        if len(rows):
+            panel(self.kernel, rows, -change[:, rows], np.arange(len(self.beta)), self.scores, self.each)
+
+    def certify(self) -> None:
+        """Primal value and gap, and z (n, R) = margins - codes . f."""
+        f = self.scores.T + (self.b + self.t * self.total)
+        self.z = np.empty_like(self.alpha)
+        for c in range(len(self.codes)):
+            members = self.y == c
+            self.z[members] = self.margins[c] - f[members] @ self.codes[c].T
+        slack = self.upper * np.maximum(self.z, 0.0)
+        hinge = float((slack.max(axis=1) if self.shared else slack.sum(axis=1)).sum())
+        self.gap = hinge - float((self.alpha * self.z).sum())
+        self.primal = 0.5 * float((self.beta * self.scores).sum() + self.t * (self.total**2).sum()) + hinge
+
+    def improve(self, tol: float) -> None:
+        """Few rows that still move: all of them at once. Many, or rows tied by shared slack: the worst examples in turn."""
+        if self.shared:
+            spent = self.alpha.sum(axis=1) >= self.upper[:, 0] * (1 - 1e-12)
+            high = np.maximum(self.z.max(axis=1), 0.0)
+            low = np.minimum(np.where(self.alpha > 0, self.z, HUGE).min(axis=1), np.where(spent, HUGE, 0.0))
+            self._improve_examples(np.where(low < HUGE, np.maximum(high - low, 0.0), 0.0), tol)
+            return
+        moving = ((self.z > 0) & (self.alpha < self.upper)) | ((self.z < 0) & (self.alpha > 0))
+        violation = np.where(moving, np.abs(self.z), -np.abs(self.z))
+        free = (self.alpha > 0) & (self.alpha < self.upper)
+        if np.count_nonzero(free | (violation > 0.01 * violation.max())) > VARIABLES:
+            self._improve_examples(np.maximum(violation.max(axis=1), 0.0), tol)
+        else:
+            self._improve_rows(violation, tol)
+
+    def _eps(self, worst: float, tol: float) -> float:
+        return float(
+            np.clip(0.5 * tol * self.primal / max(self.alpha.sum(), TINY), 0.01 * worst, 0.3 * worst)
+        )
+
+    def _improve_rows(self, violation: Array, tol: float) -> None:
+        """The rows in use and the worst violators, as variables of one problem that SMO solves in cache."""
+        worst = float(violation.max())
+        self.in_set &= violation > -0.2 * worst
+        found = np.flatnonzero(((violation > 0) & ~self.in_set).ravel())
+        room = max(VARIABLES // 4, 2 * int(self.in_set.sum()))
+        if len(found) > room:
+            found = found[np.argpartition(-violation.ravel()[found], room)[:room]]
+        self.in_set.ravel()[found] = True
+        chosen = np.flatnonzero(self.in_set.ravel())
+        if len(chosen) > VARIABLES:
+            chosen = np.sort(chosen[np.argpartition(-violation.ravel()[chosen], VARIABLES)[:VARIABLES]])
+        R = self.alpha.shape[1]
+        example, row = chosen // R, chosen % R
+        members, inner = np.unique(example, return_inverse=True)
+        kind = self.y[example] * R + row
+        flat = self.codes.reshape(-1, self.codes.shape[2])
+        K = self.kernel.block(members, members)
+        Q = _pair_matrix(K, K.dtype.type(self.t), (flat @ flat.T).astype(K.dtype), inner, kind)
+        before = self.alpha.ravel()[chosen]
+        a, z = np.append(before, 0.0), np.append(self.z.ravel()[chosen], 0.0)
+        lower = np.append(np.zeros(len(chosen)), NEVER)
+        upper = np.append(self.upper.ravel()[chosen], -NEVER)
+        diagonal = np.ascontiguousarray(np.diagonal(Q), dtype=float)
+        smo(Q, diagonal, a, z, lower, upper, self._eps(worst, tol), 10_000 + 20 * len(chosen))
+        self.alpha.ravel()[chosen] = a[:-1]
+        delta = (a[:-1] - before)[:, None] * flat[kind]  # (N, m)
+        change = np.zeros_like(self.beta)
+        np.add.at(change.T, example, delta)
+        self.beta += change
+        self.total += delta.sum(axis=0)
+        self._update(np.flatnonzero(change.any(axis=0)), change)
+
+    def _improve_examples(self, violation: Array, tol: float) -> None:
+        """The examples that violate most, violation (n,), one after the other."""
+        chosen = np.flatnonzero(violation > 0)
+        if len(chosen) > WORKING:
+            chosen = chosen[np.argpartition(-violation[chosen], WORKING)[:WORKING]]
+        chosen = self.rng.permutation(chosen)
+        gram = np.einsum("krm,ksm->krs", self.codes, self.codes)
+        alpha, inner = self.alpha[chosen], np.zeros((len(self.beta), len(chosen)))
+        fixed = (
+            self.y[chosen],
+            self.diagonal[chosen],
+            self.weight[chosen],
+            self.codes,
+            self.margins,
+            self.boxes,
+            gram,
+        )
+        state = self.total, alpha, inner, max(GOAL * violation.max(), self._eps(violation.max(), tol))
+        K = self.kernel.block(chosen, chosen)
+        _improve_members(K, self.scores[:, chosen], *fixed, self.shared, self.t, self.b, *state)
+        self.in_set = self.alpha > 0
+        self.alpha[chosen] = alpha
+        change = np.zeros_like(self.beta)
+        change[:, chosen] = inner
+        self.beta += change
+        self._update(np.flatnonzero(change.any(axis=0)), change)
 
 
 def solve_table_kernel(
@@ -678,49 +779,23 @@ def solve_table_kernel(
 ) -> tuple[Array, Array, float, float, int]:
     """Any table on a kernel over examples sorted by class. Returns intercepts (m,), alpha (n, R), primal, gap and rounds."""
     n, (k, R, m) = kernel.n, codes.shape
-    labels = np.repeat(np.arange(k), np.diff(starts))
-    gram = np.einsum("krm,ksm->krs", codes, codes)
+    y = np.repeat(np.arange(k), np.diff(starts))
     b = np.zeros(m) if shift is None else shift
     samples = nested_samples(starts) if alpha is None else [np.arange(n)]
-    alpha = np.zeros((n, R)) if alpha is None else feasible(alpha, boxes[labels] * weight[:, None], shared)
-    beta = np.empty((m, n))
-    for c in range(k):
-        beta[:, starts[c] : starts[c + 1]] = (alpha[starts[c] : starts[c + 1]] @ codes[c]).T
-    total = beta.sum(axis=1)
-    outputs, rounds, rng = np.arange(m), 0, np.random.default_rng(0)
+    alpha = np.zeros((n, R)) if alpha is None else feasible(alpha, boxes[y] * weight[:, None], shared)
+    table, rounds = (codes, margins, boxes, shared), 0
     for members in samples:
         last = len(members) == n
         part = kernel if last else kernel.take(members)
-        y, w = labels[members], weight[members]
-        B, A = beta[:, members], alpha[members]
-        S = np.zeros_like(B)
-        rows = np.flatnonzero(B.any(axis=0))
-        if len(rows):
-            panel(part, rows, -B[:, rows], outputs, S, each)
-        h = np.maximum(part.diagonal() + t, TINY)
-        violation = np.empty(part.n)
+        state = _Coupled(part, y[members], weight[members], table, t, b, alpha[members], each)
+        goal = tol if last else max(tol, SAMPLE_TOL)
         while True:
-            hinge, gap = _violations(S, b + t * total, y, w, codes, margins, boxes, shared, A, violation)
-            primal = 0.5 * float((B * S).sum() + t * (total**2).sum()) + hinge
+            state.certify()
             if watch is not None:
-                watch(rounds, gap / max(primal, TINY))
-            if gap <= (tol if last else max(tol, SAMPLE_TOL)) * primal or rounds >= max_iter:
+                watch(rounds, state.gap / max(state.primal, TINY))
+            if state.gap <= goal * state.primal or rounds >= max_iter:
                 break
+            state.improve(goal)
             rounds += 1
-            worst = violation.max()
-            chosen = np.flatnonzero(violation > 0)
-            if len(chosen) > WORKING:
-                chosen = chosen[np.argpartition(-violation[chosen], WORKING)[:WORKING]]
-            chosen = rng.permutation(chosen)
-            K = part.block(chosen, chosen)
-            inner, a, change = S[:, chosen], A[chosen], np.zeros((m, len(chosen)))
-            fixed = y[chosen], h[chosen], w[chosen], codes, margins, boxes, gram, shared, t, b
-            goal = max(GOAL * worst, min(0.3 * worst, tol * primal / max(A.sum(), TINY)))
-            _improve_members(K, inner, *fixed, total, a, change, goal)
-            A[chosen] = a
-            B[:, chosen] += change
-            changed = np.flatnonzero(change.any(axis=0))
-            changed = changed[np.argsort(chosen[changed])]
-            panel(part, chosen[changed], -change[:, changed], outputs, S, each)
-        beta[:, members], alpha[members] = B, A
-    return b + t * total, alpha, primal, gap, rounds
+        alpha[members] = state.alpha
+    return b + t * state.total, alpha, state.primal, state.gap, rounds
