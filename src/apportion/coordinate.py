@@ -237,9 +237,11 @@ def _solve_box(z, a, upper, gram, h):
 def _solve_shared(z, a, upper, gram, h):
     """The same with sum(a) <= upper[0]: steps between the row that gains most and the one that loses least; -1 is the slack."""
     first = 0.0
-    rest = upper[0]
+    rest, nothing = upper[0], 1e-14 * upper[0]  # what rounding leaves is nothing
     for r in range(a.size):
+        a[r] = a[r] if a[r] > nothing else 0.0
         rest -= a[r]
+    rest = rest if rest > nothing else 0.0
     for sweep in range(INNER_SWEEPS * a.size):
         up, down = -1, -1
         high, low = 0.0, (0.0 if rest > 0.0 else HUGE)
@@ -267,9 +269,9 @@ def _solve_shared(z, a, upper, gram, h):
         else:
             rest += d
         if down >= 0:
-            a[down] = 0.0 if d == have else a[down] - d
+            a[down] = a[down] - d if have - d > nothing else 0.0
         else:
-            rest = 0.0 if d == have else rest - d
+            rest = rest - d if have - d > nothing else 0.0
         for s in range(a.size):
             change = 0.0
             if up >= 0:
@@ -618,7 +620,7 @@ def _improve_members(
 
 @jit
 def _pair_matrix(K, t, gram, example, kind):
-    """Q (N + 1, N + 1) of N variables (example, kind): Q_uv = (K + t)[example_u, example_v] gram[kind_u, kind_v]; the last is a dummy."""
+    """Q (N + 1, N + 1) of N variables: Q_uv = (K + t)[example_u, example_v] gram[kind_u, kind_v]; the last is a dummy."""
     size = example.size
     Q = np.zeros((size + 1, size + 1), K.dtype)
     for u in range(size):
