@@ -112,7 +112,7 @@ class _ApportionedClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         _check_number("tol", self.tol, low=0, open_low=True)
         _check_number("intercept_scaling", self.intercept_scaling, low=0, open_low=True)
         _check_number("max_iter", self.max_iter, low=1, integer=True)
-        if self.intercept not in ("penalized", "free", "none"):
+        if not isinstance(self.intercept, str) or self.intercept not in ("penalized", "free", "none"):
             raise ValueError(
                 f"intercept={self.intercept!r} is not known; allowed: 'penalized', 'free', 'none'."
             )
@@ -423,7 +423,7 @@ class ApportionedSVC(_ApportionedClassifier):
     def _validate_parameters(self) -> None:
         super()._validate_parameters()
         names = ("rbf", "laplacian", "linear", "poly", "sigmoid", "precomputed")
-        if not callable(self.kernel) and self.kernel not in names:
+        if not callable(self.kernel) and not (isinstance(self.kernel, str) and self.kernel in names):
             raise ValueError(
                 f"kernel={self.kernel!r} is not known; allowed: {', '.join(names)}, or a callable."
             )
@@ -593,7 +593,10 @@ def _check_magnitude(X: Any) -> None:
 def _check_sample_weight(sample_weight: Any, n: int) -> Array:
     if sample_weight is None:
         return np.ones(n)
-    weight = np.asarray(sample_weight, dtype=float)
+    try:
+        weight = np.asarray(sample_weight, dtype=float)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"sample_weight must hold one number an example: {error}.") from None
     if weight.ndim == 0:
         weight = np.full(n, float(weight))
     if weight.shape != (n,):
