@@ -18,7 +18,7 @@ from scipy import sparse
 from sklearn.base import clone
 from sklearn.datasets import load_iris, make_blobs
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
-from sklearn.metrics.pairwise import rbf_kernel
+from sklearn.metrics.pairwise import laplacian_kernel, rbf_kernel
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -268,6 +268,36 @@ def test_float32_gives_nearly_the_same_machine(Machine, loss):
     single = Machine((1, 3, 2), loss=loss, C=0.1).fit(X.astype(np.float32), y)
     assert_allclose(single.objective_, double.objective_, rtol=2e-3)
     assert np.mean(single.predict(X.astype(np.float32)) == double.predict(X)) > 0.98
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("form", ["rbf", "laplacian", "dense", "csr"])
+def test_the_gap_holds_in_double_precision(form, dtype):
+    """Both objectives from the public attributes of a machine that computed in single precision where it could."""
+    theta, C = np.array([1.0, 3.0, 2.0]), 0.5
+    X, y = problem(2600)
+    X = X.astype(dtype)
+    if form in ("dense", "csr"):
+        machine = ApportionedLinearSVC(theta, C=C).fit(sparse.csr_matrix(X) if form == "csr" else X, y)
+        pull = machine.dual_coef_.T @ X[machine.support_].astype(float)
+        scores, square, dual_square = X @ machine.coef_.T, (machine.coef_**2).sum(), (pull**2).sum()
+    else:
+        machine = ApportionedSVC(theta, kernel=form, gamma=0.3, C=C).fit(X, y)
+        metric = {"rbf": rbf_kernel, "laplacian": laplacian_kernel}[form]
+        K = metric(X.astype(float), X[machine.support_].astype(float), gamma=0.3)
+        scores = K @ machine.dual_coef_
+        square = dual_square = (machine.dual_coef_ * scores[machine.support_]).sum()
+    signs = np.where(y[:, None] == np.arange(3), 1.0, -1.0)
+    own = theta[y][:, None]
+    hinge = np.maximum(0, own - signs * (scores + machine.intercept_)).sum()
+    alpha = signs[machine.support_] * machine.dual_coef_
+    assert alpha.min() >= 0 and alpha.max() <= C * (1 + 1e-9)
+    total = machine.dual_coef_.sum(axis=0)
+    primal = 0.5 * square + 0.5 * (machine.intercept_**2).sum() + C * hinge
+    dual = (alpha * own[machine.support_]).sum() - 0.5 * dual_square - 0.5 * (total**2).sum()
+    assert_allclose(machine.objective_, primal, rtol=1e-4)
+    assert_allclose(machine.dual_gap_, (primal - dual) / primal, atol=1e-4)
+    assert 0 <= (primal - dual) / primal <= 1.1e-3
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
