@@ -640,7 +640,16 @@ class _Coupled:
     """A table on a sample of the examples: scores, duals, certificate, and the two ways to improve them."""
 
     def __init__(
-        self, kernel: Kernel, y: Any, weight: Array, table: Any, t: float, b: Array, alpha: Array, each: Each
+        self,
+        kernel: Kernel,
+        y: Any,
+        weight: Array,
+        table: Any,
+        t: float,
+        b: Array,
+        alpha: Array,
+        each: Each,
+        largest: int,
     ) -> None:
         self.kernel, self.y, self.weight, self.t, self.b, self.alpha, self.each = (
             kernel,
@@ -652,6 +661,7 @@ class _Coupled:
             each,
         )
         self.codes, self.margins, self.boxes, self.shared = table
+        self.examples, self.variables = min(WORKING, largest), min(VARIABLES, largest)
         self.upper = self.boxes[y] * weight[:, None]  # (n, R)
         self.beta = np.empty((self.codes.shape[2], kernel.n))
         for c in range(len(self.codes)):
@@ -691,7 +701,7 @@ class _Coupled:
         moving = ((self.z > 0) & (self.alpha < self.upper)) | ((self.z < 0) & (self.alpha > 0))
         violation = np.where(moving, np.abs(self.z), -np.abs(self.z))
         free = (self.alpha > 0) & (self.alpha < self.upper)
-        if np.count_nonzero(free | (violation > 0.01 * violation.max())) > VARIABLES:
+        if np.count_nonzero(free | (violation > 0.01 * violation.max())) > self.variables:
             self._improve_examples(np.maximum(violation.max(axis=1), 0.0), tol)
         else:
             self._improve_rows(violation, tol)
@@ -706,13 +716,15 @@ class _Coupled:
         worst = float(violation.max())
         self.in_set &= violation > -0.2 * worst
         found = np.flatnonzero(((violation > 0) & ~self.in_set).ravel())
-        room = max(VARIABLES // 4, 2 * int(self.in_set.sum()))
+        room = max(self.variables // 4, 2 * int(self.in_set.sum()))
         if len(found) > room:
             found = found[np.argpartition(-violation.ravel()[found], room)[:room]]
         self.in_set.ravel()[found] = True
         chosen = np.flatnonzero(self.in_set.ravel())
-        if len(chosen) > VARIABLES:
-            chosen = np.sort(chosen[np.argpartition(-violation.ravel()[chosen], VARIABLES)[:VARIABLES]])
+        if len(chosen) > self.variables:
+            chosen = np.sort(
+                chosen[np.argpartition(-violation.ravel()[chosen], self.variables)[: self.variables]]
+            )
         R = self.alpha.shape[1]
         example, row = chosen // R, chosen % R
         members, inner = np.unique(example, return_inverse=True)
@@ -737,8 +749,8 @@ class _Coupled:
     def _improve_examples(self, violation: Array, tol: float) -> None:
         """The examples that violate most, violation (n,), one after the other."""
         chosen = np.flatnonzero(violation > 0)
-        if len(chosen) > WORKING:
-            chosen = chosen[np.argpartition(-violation[chosen], WORKING)[:WORKING]]
+        if len(chosen) > self.examples:
+            chosen = chosen[np.argpartition(-violation[chosen], self.examples)[: self.examples]]
         chosen = self.rng.permutation(chosen)
         gram = np.einsum("krm,ksm->krs", self.codes, self.codes)
         alpha, inner = self.alpha[chosen], np.zeros((len(self.beta), len(chosen)))
@@ -775,6 +787,7 @@ def solve_table_kernel(
     tol: float,
     max_iter: int,
     each: Each = map,
+    largest: int = 8000,
     shift: Array | None = None,
     alpha: Array | None = None,
     watch: Watch | None = None,
@@ -789,7 +802,7 @@ def solve_table_kernel(
     for members in samples:
         last = len(members) == n
         part = kernel if last else kernel.take(members)
-        state = _Coupled(part, y[members], weight[members], table, t, b, alpha[members], each)
+        state = _Coupled(part, y[members], weight[members], table, t, b, alpha[members], each, largest)
         goal = tol if last else max(tol, SAMPLE_TOL)
         while True:
             state.certify()

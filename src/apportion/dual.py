@@ -68,7 +68,13 @@ class Settings:
     tol: float = 1e-3
     max_iter: int = 1000
     n_jobs: int = 1
+    cache_size: float = 1000.0  # megabytes
     watch: Watch | None = None
+
+    @property
+    def largest(self) -> int:
+        """Members of a working set: two kernel matrices of them, with a copy each, fit into the cache."""
+        return max(int(np.sqrt(self.cache_size * 2**20 / 32)), 100)
 
 
 # ---------------------------------------------------------------- tables that fall apart into binary outputs
@@ -218,6 +224,7 @@ def _binary_kernel(
         settings.C * part.weight[own],
         sample_weight[order],
         settings.offset,
+        settings.largest,
     )
     beta = None
     if start is not None:
@@ -271,6 +278,7 @@ def _coupled_kernel(
             tol=tol,
             max_iter=max_iter,
             each=each,
+            largest=settings.largest,
             shift=shift,
             alpha=alpha,
             watch=settings.watch,
@@ -315,28 +323,33 @@ def _multipliers(
     """
     shift: Array | None = None
     best: Solution | None = None
-    used, tol = 0, 0.3 * settings.tol
+    rounds, tol, before = 0, 0.3 * settings.tol, np.inf
     upper = settings.C * table.weights[y] * weight[:, None]
-    while True:
-        point = solve(t, shift, alpha, tol, max(settings.max_iter - used, 1))
-        used += max(point.n_iter, 1)
+    t = max(
+        t, float(np.abs(table.margins).max() / upper.sum())
+    )  # a shift of a margin must be within reach of the duals
+    while best is None or (best.gap > settings.tol and rounds < min(settings.max_iter, 100)):
+        point = solve(t, shift, alpha, tol, settings.max_iter)
+        rounds += 1
         shift, alpha = point.intercept, point.alpha
+        imbalance = float(np.abs(point.beta(table, y).sum(axis=0)).max())
+        t *= 4.0 if imbalance > 0.5 * before else 1.0
+        before = imbalance
         balanced = balance(table, alpha, y, upper)
-        if balanced is not None:
-            scores, square = quadratic(replace(point, alpha=balanced).beta(table, y))
-            z = _terms(table, scores + shift, y)
-            slack = upper * np.maximum(z, 0.0)
-            hinge = float((slack.max(axis=1) if table.shared else slack.sum(axis=1)).sum())
-            primal = 0.5 * square + hinge
-            gap = _relative(hinge - float((balanced * z).sum()), primal)
-            if best is None or gap < best.gap:
-                best = Solution(balanced, shift, primal, gap, used)
-            if gap <= settings.tol:
-                break
-        if used >= settings.max_iter:
-            break
+        if balanced is None:
+            balanced = np.zeros_like(
+                alpha
+            )  # a feasible point at any rate: the gap is the primal value itself
+        scores, square = quadratic(replace(point, alpha=balanced).beta(table, y))
+        z = _terms(table, scores + shift, y)
+        slack = upper * np.maximum(z, 0.0)
+        hinge = float((slack.max(axis=1) if table.shared else slack.sum(axis=1)).sum())
+        primal = 0.5 * square + hinge
+        gap = _relative(hinge - float((balanced * z).sum()), primal)
+        if best is None or gap < best.gap:
+            best = Solution(balanced, shift, primal, gap, rounds)
         tol = max(0.3 * tol, 1e-2 * settings.tol)
-    return replace(best or point, n_iter=used)
+    return replace(best, n_iter=rounds)
 
 
 def _terms(table: LossTable, scores: Array, y: NDArray[np.intp]) -> Array:
@@ -357,18 +370,22 @@ def balance(table: LossTable, alpha: Array, y: NDArray[np.intp], upper: Array) -
     flat = table.codes.reshape(k * R, m)
     a = alpha.copy()
     size = np.abs(a).sum() + np.finfo(float).tiny
-    for attempt in range(30):
+    step = np.zeros((k, R))
+    for attempt in range(60):
         sums = np.zeros((k, R))
         np.add.at(sums, y, a)
         residual = sums.reshape(-1) @ flat
         if np.abs(residual).max() <= 1e-13 * size:
             return a
-        inside = (a > 0) & (a < upper) if attempt < 20 else (upper > 0)
+        if attempt < 20:
+            movable = (a > 0) & (a < upper)
+        else:  # not enough room inside: those at a bound too, unless the last step pushed them against it
+            movable = (upper > 0) & ~((a >= upper) & (step[y] > 0)) & ~((a <= 0) & (step[y] < 0))
         counts = np.zeros((k, R))
-        np.add.at(counts, y, inside.astype(float))
+        np.add.at(counts, y, movable.astype(float))
         normal = flat.T @ (counts.reshape(-1, 1) * flat)
         step = -(flat @ np.linalg.lstsq(normal, residual, rcond=1e-12)[0]).reshape(k, R)
-        a = np.clip(a + step[y] * inside, 0.0, upper)
+        a = np.clip(a + step[y] * movable, 0.0, upper)
         if table.shared:
             a = coordinate.feasible(a, upper, True)
     return None
@@ -477,6 +494,18 @@ def _binary_linear(
     if not members.all():
         X, sample_weight, y = X[rows], sample_weight[rows], y[rows]
     labels = np.searchsorted(part.classes, y)
+    if len(rows) <= SMALL and shift is None:
+        alpha, begin = np.zeros((len(rows), solution.alpha.shape[1])), None if start is None else start[rows]
+        kernel = make_kernel(X, "linear")
+        primal, gap, done = _binary_kernel(
+            part, kernel, y, sample_weight, settings, begin, map, alpha, solution.intercept
+        )
+        solution.alpha[rows] += alpha
+        every, here = np.arange(len(part.outputs)), np.arange(len(rows))
+        pull = X.T @ _gather(part, every, here, labels, alpha, np.array(np.inf)).T  # (d, m')
+        solution.coef[part.outputs] = np.asarray(pull).T  # type: ignore[index]
+        _add(solution, primal, gap, done)
+        return
     own = np.flatnonzero(part.mirror == np.arange(len(part.mirror)))
     problem = sample_weight, part.sign[own], part.margin[own], settings.C * part.weight[own]
     beta = (
@@ -485,18 +514,24 @@ def _binary_linear(
         else _gather(part, own, rows, labels, start, problem[3][:, labels] * sample_weight)
     )
     if settings.offset is None or (shift is None and _newton_fits(X, settings)):
-        W, b, beta, primal, gap, done = _by_newton(X, labels, *problem, settings, beta)
+        W, b, beta, primals, gaps, done = _by_newton(X, labels, *problem, settings, beta)
+        if gaps.sum() > settings.tol * primals.sum() and settings.offset is not None:
+            W, b, beta, primals, gaps, done = _by_coordinates(X, labels, *problem, settings, beta, None)
     else:
         centre = None if shift is None else shift[part.outputs[own]]
-        W, b, beta, primal, gap, done = _by_coordinates(X, labels, *problem, settings, beta, centre)
+        W, b, beta, primals, gaps, done = _by_coordinates(X, labels, *problem, settings, beta, centre)
     at = np.searchsorted(own, part.mirror)
     side = np.where(part.mirror == np.arange(len(part.mirror)), 1.0, -1.0)
     _spread(part, rows, labels, beta[at], solution.alpha)
     solution.coef[part.outputs] = side[:, None] * W[at]  # type: ignore[index]
     solution.intercept[part.outputs] = side * b[at]
-    solution.objective += float(primal[at].sum())
-    solution.gap += float(gap[at].sum())
-    solution.n_iter = max(solution.n_iter, done)
+    _add(solution, float(primals[at].sum()), float(gaps[at].sum()), done)
+
+
+def _add(solution: Solution, primal: float, gap: float, iterations: int) -> None:
+    solution.objective += primal
+    solution.gap += gap
+    solution.n_iter = max(solution.n_iter, iterations)
 
 
 _Outcome = tuple[

@@ -148,6 +148,7 @@ class _ApportionedClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
             tol=self.tol,
             max_iter=self.max_iter,
             n_jobs=effective_n_jobs(self.n_jobs),
+            cache_size=getattr(self, "cache_size", 1000.0),
             watch=context.watch,
         )
         start = getattr(self, "_alpha", None) if self.warm_start else None

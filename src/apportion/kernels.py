@@ -41,6 +41,12 @@ class Kernel(Protocol):
     def take(self, index: NDArray[np.intp]) -> Kernel: ...
 
 
+def _diagonal(kernel: Kernel) -> NDArray[np.float64]:
+    """K[i, i] for all i, in small blocks."""
+    parts = [slice(i, i + 64) for i in range(0, kernel.n, 64)]
+    return np.concatenate([np.diagonal(kernel.block(p, p)) for p in parts]).astype(float)
+
+
 @jit
 def _laplacian(left, right_t, out):
     """out[i, c] = exp(-sum_t |left[i, t] - right_t[t, c]|); four rows at a time share each load of a column."""
@@ -123,10 +129,7 @@ class Points:
         self.n, self.dtype = len(self.left), self.left.dtype
 
     def diagonal(self) -> NDArray[np.float64]:
-        out = np.empty(self.n)
-        for i in range(0, self.n, 64):
-            out[i : i + 64] = np.diagonal(self.evaluate(self.left[i : i + 64], self.right[i : i + 64]))
-        return out
+        return _diagonal(self)
 
     def block(self, rows: Index, cols: Index) -> Block:
         return self.evaluate(self.left[rows], self.right[cols])

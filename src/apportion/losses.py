@@ -52,8 +52,8 @@ class PerClass:
 class PairVotes:
     """Class scores of pairs a < b: the number of pairs won, ties broken by the summed margins.
 
-    Output (a, b) has its support hyperplanes at f = reach_a (class a) and f = -reach_b; a wins where its distance to them, in shares
-    of `ratio`, is the smaller one: (f / reach_a - 1) / ratio_a > (-f / reach_b - 1) / ratio_b. With ratio = 1 that is f > 0.
+    Output (a, b) has its support hyperplanes at f = reach_a (class a) and f = -reach_b; a wins where its distance to them, in
+    shares of `ratio`, is the smaller one: (f / reach_a - 1) / ratio_a > (-f / reach_b - 1) / ratio_b. With ratio = 1 that is f > 0.
     """
 
     reach: Array  # (k,)

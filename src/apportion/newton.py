@@ -319,6 +319,8 @@ class _Stage:
                 self.mu[narrow] *= np.clip(factor, 0.15, 0.7)
                 self.refresh(narrow)
             self.advance(outputs, rng, np.maximum(0.3 * limit, 0.03 * gap))
+        else:
+            self.refresh(np.arange(self.m))
         return iteration + 1
 
 

@@ -24,7 +24,7 @@ No matrix of size n x n is stored. Tiles have fixed sizes: the result does not d
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -60,11 +60,12 @@ class BinaryOutputs:
     box: Array  # (m, k): upper bound of alpha for an example of weight 1
     weight: Array  # (n,): sample weights
     offset: float | None  # t: None = free intercept
+    largest: int = 8000  # members of a working set
 
     def take(self, index: Members) -> BinaryOutputs:
         starts = np.searchsorted(index, self.starts)
         kernel, weight = self.kernel.take(index), self.weight[index]
-        return BinaryOutputs(kernel, starts, self.sign, self.margin, self.box, weight, self.offset)
+        return replace(self, kernel=kernel, starts=starts, weight=weight)
 
     @property
     def labels(self) -> Members:
@@ -340,7 +341,11 @@ class _Sample:
         if len(candidates) > room:
             candidates = candidates[np.argpartition(-v[candidates], room)[:room]]
         inside[candidates] = True
-        return np.flatnonzero(inside)
+        members = np.flatnonzero(inside)
+        largest = self.problem.largest
+        if len(members) > largest:
+            members = np.sort(members[np.argpartition(-v[members], largest)[:largest]])
+        return members
 
     def solve(self, j: int, eps: float) -> tuple[Members, Array]:
         """Solve output j on its working set; returns the members that changed, and by how much."""
