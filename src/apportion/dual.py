@@ -32,7 +32,7 @@ from scipy import sparse
 from threadpoolctl import ThreadpoolController
 
 from . import coordinate, newton, working_sets
-from .kernels import Kernel, make_kernel
+from .kernels import Kernel, Precomputed, make_kernel
 from .losses import LossTable
 
 Array = NDArray[np.float64]
@@ -406,7 +406,7 @@ def solve_linear(
 ) -> Solution:
     """Solve on X (n, d), dense or CSR, from alpha `start` (n, R) where it is given."""
     if X.shape[0] <= SMALL:
-        solution = solve_kernel(table, make_kernel(X, "linear"), y, sample_weight, settings, start)
+        solution = solve_kernel(table, _products(X), y, sample_weight, settings, start)
         return replace(solution, coef=np.asarray((X.T @ solution.beta(table, y)).T))
     if settings.offset is not None or (binary_parts(table) is not None and _newton_fits(X, settings)):
         return _linear(table, X, y, sample_weight, settings, None, start)
@@ -423,6 +423,13 @@ def solve_linear(
     t = max(float(squares) / X.shape[0], 1e-6)
     solution = _multipliers(solve, quadratic, table, y, sample_weight, t, settings, start)
     return replace(solution, coef=np.asarray((X.T @ solution.beta(table, y)).T))
+
+
+def _products(X: Any) -> Kernel:
+    """The linear kernel of few examples."""
+    if sparse.issparse(X):
+        return Precomputed((X @ X.T).toarray().astype(float, copy=False), np.arange(X.shape[0]))
+    return make_kernel(X, "linear")
 
 
 def _newton_fits(X: Any, settings: Settings) -> bool:
@@ -496,7 +503,7 @@ def _binary_linear(
     labels = np.searchsorted(part.classes, y)
     if len(rows) <= SMALL and shift is None:
         alpha, begin = np.zeros((len(rows), solution.alpha.shape[1])), None if start is None else start[rows]
-        kernel = make_kernel(X, "linear")
+        kernel = _products(X)
         primal, gap, done = _binary_kernel(
             part, kernel, y, sample_weight, settings, begin, map, alpha, solution.intercept
         )

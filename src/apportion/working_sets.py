@@ -40,10 +40,7 @@ Watch = Callable[[int, float], None]  # called with (rounds done, relative gap) 
 
 NEVER = -1e300  # added to E it keeps an example from being chosen
 BLOCK = 256  # examples a partial maximum is kept for
-ROWS, COLUMNS = (
-    240,
-    1000,
-)  # a panel tile stays in the second-level cache; not powers of two, which collide there
+ROWS, COLUMNS = 240, 500  # a panel tile stays in the second-level cache, and there is one for each thread
 WHOLE = 1500  # samples up to about this size are solved with their whole kernel matrix
 GROWTH = 4  # each sample is this much larger than the one before
 SAMPLE_TOL = 0.1  # relative gap at which a sample has taught enough
