@@ -15,10 +15,11 @@ $(VENV)/.installed-%: pyproject.toml
 demo: $(VENV)/.installed-plots
 	$(BIN)/python examples/demo.py
 
-test: $(VENV)/.installed-test
-	$(BIN)/python -m pytest
+# two processes, each with one thread for matrix products
+test: $(VENV)/.installed-test-all
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
-lint: $(VENV)/.installed-test $(VENV)/.installed-lint
+lint: $(VENV)/.installed-test-all $(VENV)/.installed-lint
 	$(BIN)/ruff check src tests benchmarks examples
 	$(BIN)/ruff format --check src tests benchmarks examples
 	$(BIN)/mypy
