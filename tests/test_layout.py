@@ -18,6 +18,7 @@ ORDER = (
     "working_sets",
     "newton",
     "coordinate",
+    "coupled",
     "dual",
     "pegasos",
     "estimators",
@@ -32,7 +33,7 @@ ORDER = (
     "persist",
     "cli",
 )
-NUMBA = ("_jit", "kernels", "working_sets", "newton", "coordinate", "dual", "pegasos")
+NUMBA = ("_jit", "kernels", "working_sets", "newton", "coordinate", "coupled", "dual", "pegasos")
 HEAVY = ("numba", "torch", "matplotlib", "pandas")
 FILES = sorted(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py"))
 

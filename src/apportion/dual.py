@@ -8,11 +8,10 @@ output j in the dual. None: b = 0.
 
 Which form solves what (all stop at the same relative duality gap):
 
-    table \\ data                     kernel                    dense, n >> d       other dense           CSR
-    one output a row (one-vs-rest,   working sets, SMO,        smoothed Newton     linear kernel, or     coordinate ascent,
-    apportioned, pairwise)           one panel for all                             coordinate ascent     eight outputs at a time
-    any other                        working sets of           coordinate ascent, all outputs of an example at once
-                                     coordinate ascent
+    table \\ data                     kernel, few examples      dense, n >> d       other dense           CSR
+    one output a row (one-vs-rest,   working_sets.py           newton.py           coordinate.py: a row of X is loaded once and
+    apportioned, pairwise)                                                         serves eight outputs
+    any other                        coupled.py                coordinate.py: all outputs of an example at once
 
 A free intercept outside the first row is found by the method of multipliers: solve with a penalised intercept around a shift, move
 the shift to the intercept found, repeat.
@@ -31,7 +30,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from threadpoolctl import ThreadpoolController
 
-from . import coordinate, newton, working_sets
+from . import coordinate, coupled, newton, working_sets
 from .kernels import Kernel, Precomputed, make_kernel
 from .losses import LossTable
 
@@ -184,15 +183,30 @@ def solve_kernel(
             return _coupled_kernel(table, kernel, y, sample_weight, settings, start, each)
         alpha, intercept = np.zeros((len(y), table.codes.shape[1])), np.zeros(table.n_outputs)
         serial = len(parts) > 1  # many small problems: one thread each; one large problem: threads within
+        by_class = _sorted(y, table.n_classes)
 
         def one(part: Binary) -> tuple[float, float, int]:
             return _binary_kernel(
-                part, kernel, y, sample_weight, settings, start, map if serial else each, alpha, intercept
+                part,
+                kernel,
+                by_class,
+                sample_weight,
+                settings,
+                start,
+                map if serial else each,
+                alpha,
+                intercept,
             )
 
         done = list((each if serial else map)(one, parts))
     objective, gap = sum(d[0] for d in done), sum(d[1] for d in done)
     return Solution(alpha, intercept, objective, _relative(gap, objective), max(d[2] for d in done))
+
+
+def _sorted(y: NDArray[np.intp], k: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """The examples in the order of their classes, and where each class starts (k + 1,)."""
+    order = np.argsort(y, kind="stable")
+    return order, np.searchsorted(y[order], np.arange(k + 1))
 
 
 def _relative(gap: float, primal: float) -> float:
@@ -202,7 +216,7 @@ def _relative(gap: float, primal: float) -> float:
 def _binary_kernel(
     part: Binary,
     kernel: Kernel,
-    y: NDArray[np.intp],
+    by_class: tuple[NDArray[np.intp], NDArray[np.intp]],
     sample_weight: Array,
     settings: Settings,
     start: Array | None,
@@ -210,15 +224,16 @@ def _binary_kernel(
     alpha: Array,
     intercept: Array,
 ) -> tuple[float, float, int]:
-    """Solve one part; writes its alpha and intercepts, returns (primal, gap, rounds)."""
-    order = np.argsort(y, kind="stable")
-    order = order[np.isin(y[order], part.classes)]
-    labels = np.searchsorted(part.classes, y[order])
+    """Solve one part; writes its alpha and intercepts, returns (primal, gap, rounds). by_class: see _sorted."""
+    order, starts = by_class
+    order = np.concatenate([order[starts[c] : starts[c + 1]] for c in part.classes])
+    sizes = starts[part.classes + 1] - starts[part.classes]
+    labels = np.repeat(np.arange(len(sizes)), sizes)
     own = np.flatnonzero(part.mirror == np.arange(len(part.mirror)))
     whole = len(order) == kernel.n and np.all(np.diff(order) == 1)
     problem = working_sets.BinaryOutputs(
         kernel if whole else kernel.take(order),
-        np.searchsorted(labels, np.arange(len(part.classes) + 1)),
+        np.append(0, np.cumsum(sizes)),
         part.sign[own],
         part.margin[own],
         settings.C * part.weight[own],
@@ -260,13 +275,12 @@ def _coupled_kernel(
     start: Array | None,
     each: Callable[..., Iterable[Any]],
 ) -> Solution:
-    order = np.argsort(y, kind="stable")
+    order, starts = _sorted(y, table.n_classes)
     sorted_kernel = kernel if np.all(np.diff(order) == 1) else kernel.take(order)
-    starts = np.searchsorted(y[order], np.arange(table.n_classes + 1))
     weight, boxes = sample_weight[order], settings.C * table.weights
 
     def solve(t: float, shift: Array | None, alpha: Array | None, tol: float, max_iter: int) -> Solution:
-        b, alpha, primal, gap, rounds = coordinate.solve_table_kernel(
+        b, alpha, primal, gap, rounds = coupled.solve_table_kernel(
             sorted_kernel,
             starts,
             weight,
@@ -505,7 +519,15 @@ def _binary_linear(
         alpha, begin = np.zeros((len(rows), solution.alpha.shape[1])), None if start is None else start[rows]
         kernel = _products(X)
         primal, gap, done = _binary_kernel(
-            part, kernel, y, sample_weight, settings, begin, map, alpha, solution.intercept
+            part,
+            kernel,
+            _sorted(y, int(y.max()) + 1),
+            sample_weight,
+            settings,
+            begin,
+            map,
+            alpha,
+            solution.intercept,
         )
         solution.alpha[rows] += alpha
         every, here = np.arange(len(part.outputs)), np.arange(len(rows))

@@ -129,7 +129,8 @@ class Points:
         self.n, self.dtype = len(self.left), self.left.dtype
 
     def diagonal(self) -> NDArray[np.float64]:
-        return _diagonal(self)
+        radial = self.evaluate in (_exp_of_product, _exp_of_distance)
+        return np.ones(self.n) if radial else _diagonal(self)
 
     def block(self, rows: Index, cols: Index) -> Block:
         return self.evaluate(self.left[rows], self.right[cols])

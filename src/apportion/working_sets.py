@@ -41,7 +41,7 @@ Watch = Callable[[int, float], None]  # called with (rounds done, relative gap) 
 NEVER = -1e300  # added to E it keeps an example from being chosen
 BLOCK = 256  # examples a partial maximum is kept for
 ROWS, COLUMNS = 240, 500  # a panel tile stays in the second-level cache, and there is one for each thread
-WHOLE = 1500  # samples up to about this size are solved with their whole kernel matrix
+WHOLE = 400  # samples up to about this size are solved with their whole kernel matrix
 GROWTH = 4  # each sample is this much larger than the one before
 SAMPLE_TOL = 0.1  # relative gap at which a sample has taught enough
 
@@ -324,10 +324,12 @@ class _Sample:
         list(self.each(one, outputs))
 
     def unfinished(self, tol: float) -> Members:
-        """The outputs whose gap is over their share of what may remain in all."""
-        if self.relative_gap <= tol:
+        """The outputs with the largest gaps, so many that the others may stay as they are."""
+        allowed = tol * self.primal.sum()
+        if self.gap.sum() <= allowed:
             return np.empty(0, dtype=np.intp)
-        return np.flatnonzero(self.gap > 0.9 * tol * np.maximum(self.primal, self.primal.mean()))
+        order = np.argsort(self.gap)
+        return np.sort(order[np.cumsum(self.gap[order]) > 0.7 * allowed])
 
     def working_set(self, j: int) -> Members:
         """What is in it already and not far inside its bound, and the worst violators, up to twice as many."""
