@@ -28,8 +28,10 @@ ORDER = (
     "nets",
     "neural",
     "cluster",
+    "frames",
     "study",
     "show",
+    "_onnx",
     "persist",
     "cli",
 )
