@@ -20,6 +20,7 @@ ORDER = (
     "coordinate",
     "coupled",
     "dual",
+    "paths",
     "pegasos",
     "estimators",
     "tuning",
@@ -35,7 +36,7 @@ ORDER = (
     "persist",
     "cli",
 )
-NUMBA = ("_jit", "kernels", "working_sets", "newton", "coordinate", "coupled", "dual", "pegasos")
+NUMBA = ("_jit", "kernels", "working_sets", "newton", "coordinate", "coupled", "dual", "paths", "pegasos")
 HEAVY = ("numba", "torch", "matplotlib", "pandas")
 FILES = sorted(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py"))
 
