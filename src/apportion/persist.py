@@ -39,7 +39,10 @@ TRUSTED = (
     "apportion.losses.PerClass",
     "apportion.estimators.ApportionedLinearSVC",
     "apportion.estimators.ApportionedSVC",
+    "apportion.frames.columns.Days",
+    "apportion.frames.columns.Words",
     "apportion.metrics.CostScorer",
+    "numpy.dtype",
     "sklearn.compose._column_transformer._RemainderColsList",
     *(
         f"sklearn.model_selection._split.{name}"

@@ -1,25 +1,18 @@
-"""The command line, extra [cli]: apportion reproduce neural."""
+"""apportion reproduce: the paper's experiments again."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Annotated
 
-try:
-    import typer
-    from rich.console import Console
-    from rich.markdown import Markdown
-except ImportError as error:
-    raise SystemExit("the command line needs typer and rich: pip install apportion[cli]") from error
+import typer
+from rich.console import Console
+from rich.markdown import Markdown
 
-app = typer.Typer(help="Cost-sensitive classification by apportioned margins.", no_args_is_help=True)
+from .application import app
+
 reproduce = typer.Typer(help="Run the paper's experiments again.", no_args_is_help=True)
 app.add_typer(reproduce, name="reproduce")
-
-
-@app.callback()
-def _app() -> None:
-    """Cost-sensitive classification by apportioned margins."""
 
 
 @reproduce.callback()
@@ -46,7 +39,7 @@ def neural(
     """The superclass experiment: every loss, both readings of the paper's dropout, beside its Table 4."""
     console = Console()
     try:
-        from .study import superclass, superclass_tables
+        from ..study import superclass, superclass_tables
     except ImportError as error:
         raise SystemExit(str(error)) from error
     settings = superclass.QUICK if quick else superclass.Settings(seeds=seeds)
@@ -60,7 +53,3 @@ def neural(
     except (OSError, ValueError) as error:
         raise SystemExit(str(error)) from error
     console.print(Markdown(text))
-
-
-def main() -> None:
-    app()

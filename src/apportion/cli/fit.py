@@ -1,0 +1,154 @@
+"""apportion fit: from a table to a model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from .application import Data, Json, app
+from .data import check_place, read_data
+from .screen import answer, console_for, figures, progress, show_costs, show_data, show_summary
+
+if TYPE_CHECKING:
+    from ..frames import Column, Table
+    from ..show.summary import Summary
+
+
+@app.command()
+def fit(
+    data: Data,
+    target: Annotated[str | None, typer.Option(help="The column to predict.")] = None,
+    costs: Annotated[
+        str | None,
+        typer.Option(help="What an error on each class costs: malignant=10,benign=1, or balanced."),
+    ] = None,
+    cost_matrix: Annotated[
+        Path | None, typer.Option(help="A CSV file: true classes down, decisions across, costs within.")
+    ] = None,
+    out: Annotated[Path, typer.Option("-o", "--out", help="The file to write the model to.")] = Path(
+        "model.apportion"
+    ),
+    column: Annotated[
+        list[str] | None, typer.Option(help="NAME=number, category, date or out; may be given several times.")
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Search few settings: a first look.")] = False,
+    max_time: Annotated[
+        float | None, typer.Option(min=1, help="Seconds after which to stop searching.")
+    ] = None,
+    jobs: Annotated[int, typer.Option(min=-1, help="Processes; -1 for one a core.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, help="Of the cross-validation.")] = 0,
+    as_json: Json = False,
+) -> None:
+    """Train on a table, tuned on what errors cost you, and save the model."""
+    check_place(out)
+    table = read_data(data)
+    X, y = table.split(target)
+    import numpy as np
+    from sklearn.pipeline import Pipeline
+
+    from ..frames import align, describe_columns, fingerprint, preprocessor
+    from ..persist import save
+    from ..tuning import ApportionedSVCCV
+
+    classes = np.unique(y)
+    asked = chosen_costs(table, classes, costs, cost_matrix)
+    machine = ApportionedSVCCV(
+        asked, max_time=max_time, n_jobs=jobs, random_state=seed, **(QUICK if quick else {})
+    )
+    steps: list[tuple[str, Any]] = [("machine", machine)]
+    columns: list[Column] = []
+    if table.frame is not None:
+        columns = describe_columns(X, _kinds(column))
+        prepare = preprocessor(columns)
+        X, _ = align(X, prepare)
+        steps.insert(0, ("columns", prepare))
+    elif column:
+        raise ValueError(
+            f"--column has no meaning for {data}: the columns of an svmlight file have no names."
+        )
+    console = console_for(as_json)
+    show_data(console, table, y, columns)
+    show_costs(console, classes, machine_costs(asked, y))
+    model = Pipeline(steps)
+    with progress(machine, "searching"):
+        model.fit(X, y)
+    summary = held_out_summary(y, machine)
+    notes = {
+        "source": table.name,
+        "target": target or table.target,
+        "rows": len(y),
+        "fingerprint": fingerprint(X, y),
+        "columns": [vars(each) for each in columns],
+    }
+    save(model, out, notes=notes)
+    if as_json:
+        answer(
+            {
+                "model": str(out),
+                **notes,
+                "classes": classes.tolist(),
+                "costs": machine.costs_.tolist(),
+                "best_params": {name: str(value) for name, value in machine.best_params_.items()},
+                **figures(summary, classes),
+            }
+        )
+        return
+    show_summary(console, summary, classes, "cross-validated")
+    console.print(f"\nSaved {out}. Next:")
+    console.print(f"  apportion predict {out} NEW_DATA.csv -o decisions.csv")
+    console.print(f"  apportion report {out} {data} -o report.html")
+
+
+QUICK = {
+    "kernels": ("rbf",),
+    "gammas": (0.3, 1.0),
+    "Cs": (1.0, 10.0, 100.0),
+    "powers": ((0.0, 1.0), (0.5, 0.5)),
+}
+
+
+def _kinds(column: list[str] | None) -> dict[str, str]:
+    kinds = {}
+    for text in column or ():
+        name, equals, kind = text.rpartition("=")
+        if not equals or not name:
+            raise ValueError(f"--column {text} is not NAME=KIND; write for example --column age=number.")
+        kinds[name] = kind
+    return kinds
+
+
+def chosen_costs(table: Table, classes: Any, costs: str | None, cost_matrix: Path | None) -> Any:
+    """What --costs and --cost-matrix say, or else what is known of a built-in table."""
+    from ..frames import parse_costs, read_cost_matrix
+
+    if costs is not None and cost_matrix is not None:
+        raise ValueError("--costs and --cost-matrix say the same thing twice; give one of them.")
+    if cost_matrix is not None:
+        return read_cost_matrix(cost_matrix, classes)
+    if costs is not None:
+        return parse_costs(costs, classes)
+    if table.costs is not None:
+        return {c: table.costs[str(c)] for c in classes.tolist()}
+    example = ",".join(f"{c}={1 if i else 10}" for i, c in enumerate(classes.tolist()[:6]))
+    raise ValueError(
+        f"say what an error on each class costs, for example --costs {example}{',...' if len(classes) > 6 else ''}."
+    )
+
+
+def machine_costs(asked: Any, y: Any) -> Any:
+    """The checked `Costs` of what was asked for."""
+    import numpy as np
+
+    from ..costs import check_costs
+
+    classes, counts = np.unique(y, return_counts=True)
+    return check_costs(asked, classes, class_counts=counts)
+
+
+def held_out_summary(y: Any, machine: Any) -> Summary:
+    """What the errors on the training rows cost, each decided by machines that were not trained on it."""
+    from ..show.summary import hold, summarize
+
+    return summarize(hold(y, machine.held_out_proba_, machine.classes_), machine.costs_)

@@ -1,0 +1,63 @@
+"""apportion report: a page for people who do not program."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .application import Json, Model, app
+from .data import check_place, read_data
+from .decide import features, load_model
+from .screen import answer, console_for, figures, show_summary
+
+
+@app.command()
+def report(
+    model: Model,
+    data: Annotated[str, typer.Argument(help="The training data again, or new data with the true classes.")],
+    out: Annotated[Path, typer.Option("-o", "--out", help="The HTML file to write.")] = Path("report.html"),
+    title: Annotated[str, typer.Option(help="Its heading.")] = "What the errors will cost",
+    unit: Annotated[str, typer.Option(help="Of the costs, such as EUR.")] = "",
+    as_json: Json = False,
+) -> None:
+    """Write a page for people who do not program: what the errors will cost, with sliders for the costs."""
+    check_place(out)
+    from ..frames import fingerprint, known_labels
+    from ..show import write_report
+    from ..show.summary import hold, summarize
+
+    machine, notes = load_model(model)
+    last = machine[-1] if hasattr(machine, "steps") else machine
+    if not hasattr(machine, "predict_proba") or not hasattr(last, "costs_"):
+        raise ValueError(f"{model} gives no probabilities or knows no costs; make it by: apportion fit.")
+    table = read_data(data, n_features=machine.n_features_in_)
+    target = notes.get("target") or table.target
+    X, _ = features(machine, table, target)
+    if table.frame is not None and target not in table.frame.columns:
+        raise ValueError(f"{data} must hold the true classes, in the column {target!r}.")
+    column = table.labels if table.frame is None else table.frame[target]
+    y = known_labels(column, machine.classes_, data)
+    trained_on = fingerprint(X, y) == notes.get("fingerprint") and hasattr(last, "held_out_proba_")
+    probabilities = last.held_out_proba_ if trained_on else machine.predict_proba(X)
+    how = "cross-validated on the training data" if trained_on else "on these data"
+    write_report(
+        out,
+        y=y,
+        probabilities=probabilities,
+        classes=machine.classes_,
+        costs=last.costs_,
+        title=title,
+        data_name=f"{Path(data).name}, {how}",
+        model_text=repr(machine),
+        unit=unit,
+    )
+    summary = summarize(hold(y, probabilities, machine.classes_), last.costs_)
+    if as_json:
+        shown = figures(summary, machine.classes_)
+        answer({"report": str(out), "rows": len(y), "cross_validated": trained_on, **shown})
+        return
+    console = console_for()
+    show_summary(console, summary, machine.classes_, how)
+    console.print(f"\nWritten to {out}: open it in a browser.")
