@@ -6,7 +6,7 @@ import copy
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from joblib import effective_n_jobs
@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -38,6 +39,18 @@ Array = NDArray[np.float64]
 
 CANONICAL = 1000  # so few examples are sorted and repeated rows merged: neither their order nor weight against repetition matters
 PREDICT_ROWS = 500  # examples scored at a time
+
+
+class Checked(NamedTuple):
+    """What a fit starts from."""
+
+    X: Any  # (n, d) dense or CSR
+    y: NDArray[np.intp]  # (n,) positions in classes
+    weight: Array  # (n,)
+    classes: NDArray[Any]  # (k,)
+    counts: Array  # (k,) sum of the weights of each class
+    costs: Costs
+    table: LossTable
 
 
 class _ApportionedClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
@@ -117,10 +130,8 @@ class _ApportionedClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
                 f"intercept={self.intercept!r} is not known; allowed: 'penalized', 'free', 'none'."
             )
 
-    @with_callbacks
-    def _fit(self, X: Any, y: Any, sample_weight: Any) -> Any:
-        from .dual import Settings  # brings numba: only a fit pays for it
-
+    def _checked(self, X: Any, y: Any, sample_weight: Any) -> Checked:
+        """Parameters and data, each checked, and what follows from them."""
         self._validate_parameters()
         X, y = validate_data(self, X, y, **self._accepted, order="C", y_numeric=False)
         check_classification_targets(y)
@@ -137,7 +148,14 @@ class _ApportionedClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
             raise ValueError("sample_weight leaves fewer than 2 classes with a positive weight.")
         counts = np.bincount(y, weights=weight, minlength=k)
         costs = check_costs(self.costs, classes, class_counts=counts)
-        table = self._table(costs)
+        return Checked(X, y, weight, classes, counts, costs, self._table(costs))
+
+    @with_callbacks
+    def _fit(self, X: Any, y: Any, sample_weight: Any) -> Any:
+        from .dual import Settings  # brings numba: only a fit pays for it
+
+        X, y, weight, classes, counts, costs, table = self._checked(X, y, sample_weight)
+        k = len(classes)
         rows, merged = _canonical(X, y, weight, pairwise=self._pairwise)
         context = _CallbackContext(self, X, y)
         settings = Settings(
@@ -256,7 +274,7 @@ class ApportionedLinearSVC(_ApportionedClassifier):
     verbose : int, default=0
         1 or more prints the gap as it falls.
     random_state : int, RandomState or None, default=None
-        Accepted for interchange with other estimators. The solvers draw with fixed seeds: equal data give equal machines.
+        Accepted for interchange with other estimators. The exact solvers draw with fixed seeds: equal data give equal machines.
 
     Attributes
     ----------
@@ -355,7 +373,10 @@ class ApportionedSVC(_ApportionedClassifier):
     degree : int, default=3
     coef0 : float, default=0.0
     max_iter : int, default=1000
-        Rounds of working sets.
+        Rounds of working sets; with solver="pegasos" passes over the data.
+    solver : {"exact", "pegasos"}, default="exact"
+        "pegasos" is the paper's stochastic gradient method, for comparison: it draws the examples by `random_state`, has no free
+        intercept, and needs many passes where the exact solver needs a few rounds. Both stop at the gap `tol`.
     cache_size : float, default=1000
         Megabytes that kernel values kept for reuse may take.
 
@@ -392,6 +413,7 @@ class ApportionedSVC(_ApportionedClassifier):
         intercept_scaling: float = 1.0,
         tol: float = 1e-3,
         max_iter: int = 1000,
+        solver: str = "exact",
         n_jobs: int | None = None,
         cache_size: float = 1000,
         warm_start: bool = False,
@@ -411,6 +433,7 @@ class ApportionedSVC(_ApportionedClassifier):
         self.intercept_scaling = intercept_scaling
         self.tol = tol
         self.max_iter = max_iter
+        self.solver = solver
         self.n_jobs = n_jobs
         self.cache_size = cache_size
         self.warm_start = warm_start
@@ -438,6 +461,13 @@ class ApportionedSVC(_ApportionedClassifier):
         _check_number("degree", self.degree, low=0)
         _check_number("coef0", self.coef0)
         _check_number("cache_size", self.cache_size, low=0, open_low=True)
+        if not isinstance(self.solver, str) or self.solver not in ("exact", "pegasos"):
+            raise ValueError(f"solver={self.solver!r} is not known; allowed: 'exact', 'pegasos'.")
+        if self.solver == "pegasos" and (self.intercept == "free" or not np.isfinite(self.C)):
+            raise ValueError(
+                f"solver='pegasos' needs a finite C and intercept='penalized' or 'none'; got C={self.C!r} and "
+                f"intercept={self.intercept!r}. The exact solver takes all of them."
+            )
 
     def _solve(
         self, table: LossTable, X: Any, y: Any, weight: Array, settings: Settings, start: Any
@@ -450,22 +480,27 @@ class ApportionedSVC(_ApportionedClassifier):
                 f"kernel='precomputed' needs a square matrix of kernel values in fit; X has shape {X.shape}."
             )
         self._gamma = self._width(X, weight)
+        self._precision: Any = np.float64
         form = {
             "gamma": self._gamma,
             "degree": self.degree,
             "coef0": self.coef0,
             "cache_size": self.cache_size,
         }
+        if self.solver == "pegasos":
+            from .pegasos import solve_kernel as walk
+
+            seed = int(check_random_state(self.random_state).randint(2**31))
+            return walk(table, make_kernel(X, self.kernel, **form), y, weight, settings, seed)
         if len(y) > CANONICAL and single_precision_serves(X, self.kernel, self._gamma, settings.tol):
             kernel = make_kernel(X, self.kernel, dtype=np.float32, **form)
             solution = solve_kernel(table, kernel, y, weight, settings, start)
             # kernel values are off by about 1e-7 of themselves: what that does to the gap, if the errors are independent
             blur = 1e-7 * float((solution.beta(table, y) ** 2).sum()) * float(np.abs(kernel.diagonal()).max())
             if blur <= 0.1 * settings.tol * solution.objective:
-                self._precision: Any = np.float32
+                self._precision = np.float32
                 return solution
             start = solution.alpha
-        self._precision = np.float64
         return solve_kernel(
             table, make_kernel(X, self.kernel, dtype=np.float64, **form), y, weight, settings, start
         )
