@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test chromium lint bench clean
 .DELETE_ON_ERROR:
 
 # one stamp per extra: reinstalled only when pyproject.toml changes
@@ -16,8 +16,15 @@ demo: $(VENV)/.installed-plots
 	$(BIN)/python examples/demo.py
 
 # two processes, each with one thread for matrix products
-test: $(VENV)/.installed-test-all
+test: $(VENV)/.installed-test-all chromium
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
+
+# the tests of the report drive a real browser: Debian's, unless there is one; if it cannot be had, they fail and the others run
+AS_ROOT = $(if $(filter 0,$(shell id -u)),,sudo)
+chromium:
+	-@command -v chromium || command -v chromium-browser || command -v google-chrome || { \
+		$(AS_ROOT) apt-get update -q && \
+		$(AS_ROOT) env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends chromium; }
 
 lint: $(VENV)/.installed-test-all $(VENV)/.installed-lint
 	$(BIN)/ruff check src tests benchmarks examples
