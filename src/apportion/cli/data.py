@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .application import Json, app
-from .screen import Grid, answer, console_for, one_line, remark
+from .screen import Grid, answer, console_for, one_line, progress, remark
 
 if TYPE_CHECKING:
     from ..frames import Table
@@ -19,14 +19,16 @@ def datasets(as_json: Json = False) -> None:
     from ..study.datasets import NAMES, load_table
 
     rows, absent = [], ""
-    for name in NAMES:
-        try:
-            table = load_table(name)
-        except ImportError as error:
-            absent = str(error)
-            continue
-        n, d = table.X.shape
-        rows.append({"name": name, "rows": n, "columns": d, "costs": table.costs, "source": table.source})
+    with progress("reading") as done:
+        for i, name in enumerate(NAMES):
+            done(i, len(NAMES))
+            try:
+                table = load_table(name)
+            except ImportError as error:
+                absent = str(error)
+                continue
+            n, d = table.X.shape
+            rows.append({"name": name, "rows": n, "columns": d, "costs": table.costs, "source": table.source})
     if as_json:
         answer({"tables": rows})
         return

@@ -72,8 +72,9 @@ def fit(
     show_data(console, table, y, columns)
     show_costs(console, classes, machine_costs(asked, y))
     model = Pipeline(steps)
-    with progress(machine, "searching"):
+    with progress("searching") as machine._progress:
         model.fit(X, y)
+    del machine._progress  # a file cannot hold it
     summary = held_out_summary(y, machine)
     notes = {
         "source": table.name,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -40,17 +40,13 @@ def answer(content: dict[str, Any]) -> None:
 
 
 @contextmanager
-def progress(machine: Any, what: str) -> Iterator[None]:
-    """A bar with the time left while `machine` is fitted, which calls `_progress(done, total)`."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+def progress(what: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar with the time left, on a terminal; call what it yields with (done, total)."""
     console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task(what, total=None)
-        machine._progress = lambda done, total: bar.update(task, completed=done, total=total)
-        try:
-            yield
-        finally:
-            del machine._progress
+        yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
 def show_data(console: Console, table: Table, y: Any, columns: list[Column]) -> None:
