@@ -3,7 +3,7 @@
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from apportion import ApportionedLinearSVC, ApportionedSVC
+from apportion import ApportionedLinearSVC, ApportionedSGDClassifier, ApportionedSVC
 
 ESTIMATORS = [
     ApportionedLinearSVC(),
@@ -15,6 +15,10 @@ ESTIMATORS = [
     ApportionedSVC("balanced", loss="weston-watkins", kernel="poly", coef0=1.0),
     ApportionedSVC(loss="reinforced", intercept="free"),
     ApportionedSVC(kernel="precomputed"),
+    ApportionedSVC(solver="pegasos", max_iter=20),
+    ApportionedSGDClassifier(),
+    ApportionedSGDClassifier(loss="crammer-singer", early_stopping=True, batch_size=8),
+    ApportionedSGDClassifier(loss="lee-lin-wahba", projection=True, average=False, delay=0, intercept="none"),
 ]
 
 

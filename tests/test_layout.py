@@ -23,6 +23,8 @@ ORDER = (
     "paths",
     "pegasos",
     "estimators",
+    "sgd",
+    "streams",
     "tuning",
     "metrics",
     "guarantees",

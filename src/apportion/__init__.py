@@ -4,11 +4,13 @@ from .costs import Costs, check_costs
 from .estimators import ApportionedLinearSVC, ApportionedSVC
 from .losses import LossTable, loss_table
 from .metrics import class_sensitivity, cost_savings, cost_scorer, expected_cost, savings_scorer
+from .sgd import ApportionedSGDClassifier
 
 __version__ = "0.1.0"
 
 __all__ = [
     "ApportionedLinearSVC",
+    "ApportionedSGDClassifier",
     "ApportionedSVC",
     "Costs",
     "LossTable",

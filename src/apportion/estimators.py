@@ -146,7 +146,7 @@ class _ApportionedClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         weight = _check_sample_weight(sample_weight, len(y))
         if len(np.unique(y[weight > 0])) < 2:
             raise ValueError("sample_weight leaves fewer than 2 classes with a positive weight.")
-        counts = np.bincount(y, weights=weight, minlength=k)
+        counts: Any = np.bincount(y, weights=weight, minlength=k)
         costs = check_costs(self.costs, classes, class_counts=counts)
         return Checked(X, y, weight, classes, counts, costs, self._table(costs))
 

@@ -182,6 +182,22 @@ def first_delay(table: LossTable, y: NDArray[np.intp], weight: Array, squares: A
 
 
 @jit
+def _square(v):
+    total = 0.0
+    for j in range(v.size):
+        total += v[j] * v[j]
+    return total
+
+
+@jit
+def _shrink(v, q, rho, before):
+    """v becomes rho v from here on, after `before` examples; the sum of v over time stays seen * v - q."""
+    for j in range(v.size):
+        q[j] -= before * (1.0 - rho) * v[j]
+        v[j] *= rho
+
+
+@jit
 def _walk(
     X,
     y,
@@ -261,18 +277,12 @@ def _walk(
         if project and start_loss > 0.0:
             limit = np.sqrt(start_loss / (seen * lam)) * lam * (seen + delay)
             if reach > limit:
-                reach = np.sqrt(np.sum(V * V) + t * np.sum(c * c))
+                reach = np.sqrt(_square(V.reshape(V.size)) + t * _square(c))
             if reach > limit:
-                # V becomes rho V from here on; the sum over time stays seen V - Q
                 rho = limit / reach
-                lost = before * (1.0 - rho)
-                Q -= lost * V
-                q -= lost * c
-                V *= rho
-                c *= rho
-                promise *= rho
-                shrunk *= rho
-                reach = limit
+                _shrink(V.reshape(V.size), Q.reshape(Q.size), rho, before)
+                _shrink(c, q, rho, before)
+                promise, shrunk, reach = promise * rho, shrunk * rho, limit
         mass += (last - first) * (seen + delay)
     state[1], state[2], state[3], state[4], state[5] = seen, mass, promise, start_loss, shrunk
 
