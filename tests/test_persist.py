@@ -25,6 +25,7 @@ from apportion.costs import check_costs
 pytest.importorskip("skops", reason="skops is not installed: pip install apportion[persist]")
 pd = pytest.importorskip("pandas", reason="pandas is not installed: pip install apportion[cli]")
 
+import apportion._onnx  # noqa: E402
 from apportion.persist import FORMAT, HEADER, load, read_notes, save, to_onnx, write_whole  # noqa: E402
 
 LOADERS = {"iris": load_iris, "wine": load_wine, "breast_cancer": load_breast_cancer, "digits": load_digits}
@@ -90,6 +91,7 @@ def test_another_process_decides_the_same(tmp_path):
         (tmp_path / f"{name}.labels").write_text("\n".join(map(str, model.predict(X))))
     code = """
 import sys, pathlib, numpy as np, pandas as pd
+import apportion._onnx  # noqa: E402
 from apportion.persist import load
 assert "pickle" not in pathlib.Path(sys.modules["apportion.persist"].__file__).read_text().split('\"\"\"')[2]
 for file in sorted(pathlib.Path(sys.argv[1]).glob("*.apportion")):
@@ -389,13 +391,34 @@ def test_onnx_of_bare_and_longer_pipelines_with_gaps(tmp_path):
     assert (tmp_path / "m.onnx").read_bytes() == graph.SerializeToString()
 
 
-def test_onnx_of_named_columns():
+def test_onnx_of_named_columns_with_words():
     X, y = data("wine")
     frame = pd.DataFrame(X, columns=[f"v{j}" for j in range(X.shape[1])])
-    first, second = (SimpleImputer(), ["v3", "v1", "v12"]), (StandardScaler(), ["v0", "v7"])
-    model = make_pipeline(make_column_transformer(first, second), ApportionedSVC([5, 1, 2])).fit(frame, y)
-    label, _ = decided(to_onnx(model, frame), **{name: frame[[name]].to_numpy() for name in frame})
+    frame["word"] = np.where(frame["v0"] > 13, "strong", "mild")
+    numbers, words = (StandardScaler(), ["v0", "v7", "v3"]), (OneHotEncoder(), ["word"])
+    columns = make_column_transformer(words, (SimpleImputer(), ["v3", "v1", "v12"]), numbers)
+    model = make_pipeline(columns, ApportionedSVC([5, 1, 2])).fit(frame, y)
+    inputs = {name: frame[[name]].to_numpy() for name in frame}
+    label, scores = decided(to_onnx(model, frame), **inputs)
     assert (label == model.predict(frame)).all()
+    np.testing.assert_allclose(scores, model.decision_function(frame), atol=1e-12)
+
+
+def test_onnx_of_a_search():
+    X, y = load_iris(return_X_y=True)
+    search = GridSearchCV(ApportionedLinearSVC(), {"C": [0.1, 1.0]}).fit(X, y)
+    assert (decided(to_onnx(search, X), X=X)[0] == search.predict(X)).all()
+
+
+def test_a_graph_that_decides_otherwise_is_not_given_out(monkeypatch, tmp_path):
+    X, y = load_iris(return_X_y=True)
+    wrong = apportion._onnx._class_scores
+    monkeypatch.setattr(
+        apportion._onnx, "_class_scores", lambda graph, *given: graph.add("Neg", wrong(graph, *given))
+    )
+    with pytest.raises(ValueError, match="decides otherwise on 150 rows of X_sample, the first is row 0"):
+        to_onnx(ApportionedLinearSVC().fit(X, y), X, tmp_path / "m.onnx")
+    assert os.listdir(tmp_path) == []
 
 
 @pytest.mark.parametrize(

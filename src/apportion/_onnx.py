@@ -12,12 +12,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.impute import SimpleImputer
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
-from .estimators import ApportionedLinearSVC, ApportionedSVC, _ApportionedClassifier
+from .estimators import ApportionedSVC, _ApportionedClassifier
 from .losses import PairVotes, PerClass
 
 KERNELS = ("rbf", "laplacian", "linear", "poly", "sigmoid")
@@ -26,41 +27,69 @@ KERNELS = ("rbf", "laplacian", "linear", "poly", "sigmoid")
 def convert(model: BaseEstimator, X_sample: Any) -> Any:
     """The `onnx.ModelProto` of a fitted machine or pipeline; see `apportion.persist.to_onnx`."""
     try:
+        import onnxruntime  # noqa: F401
         from skl2onnx import convert_sklearn
-        from skl2onnx.common.exceptions import MissingConverter, MissingShapeCalculator
     except ImportError as error:
         raise ImportError(
-            f"to_onnx needs skl2onnx and onnx ({error}): pip install apportion[persist]"
+            f"to_onnx needs skl2onnx and onnxruntime ({error}): pip install apportion[persist]"
         ) from None
+    model = getattr(model, "best_estimator_", model)  # of a search
     check_is_fitted(model)
-    last = model
+    last: Any = model
     while isinstance(last, Pipeline):
         last = last[-1]
     if not isinstance(last, _ApportionedClassifier):
         raise ValueError(
-            f"to_onnx exports ApportionedLinearSVC, ApportionedSVC and pipelines that end in one; got {type(last).__name__}."
+            f"to_onnx exports machines of this package and pipelines that end in one; got {type(last).__name__}."
         )
-    machines = (ApportionedLinearSVC, ApportionedSVC)
+    machine = type(last)
     try:
         graph = convert_sklearn(
             model,
             name="apportion",
             initial_types=_input_types(X_sample),
-            custom_parsers=dict.fromkeys(machines, _declare_outputs),
-            custom_shape_calculators={
-                **dict.fromkeys(machines, _shape_of_outputs),
-                SimpleImputer: _shape_of_imputed,
-            },
-            custom_conversion_functions={
-                **dict.fromkeys(machines, _convert_machine),
-                SimpleImputer: _convert_imputer,
-            },
+            custom_parsers={machine: _declare_outputs},
+            custom_shape_calculators={machine: _shape_of_outputs, SimpleImputer: _shape_of_imputed},
+            custom_conversion_functions={machine: _convert_machine, SimpleImputer: _convert_imputer},
         )
-    except (MissingConverter, MissingShapeCalculator) as error:
-        raise ValueError(
-            f"skl2onnx cannot export a step of this pipeline: {str(error).splitlines()[0]}"
-        ) from None
+    except ValueError:
+        raise
+    except Exception as error:  # MissingConverter, NotImplementedError, RuntimeError, ...
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise ValueError(f"skl2onnx cannot export a step of this pipeline: {reason}") from error
+    _check(graph, model, X_sample)
     return graph
+
+
+def _check(graph: Any, model: Any, X_sample: Any) -> None:
+    """The graph must decide on `X_sample` as `predict` does: not every converter of skl2onnx is right in double precision."""
+    import onnxruntime
+    from onnx import TensorProto
+
+    if hasattr(X_sample, "columns"):  # a missing string has no place in ONNX
+        X_sample = X_sample[X_sample.select_dtypes(exclude="number").notna().all(axis=1)]
+        feed = {
+            entry.name: X_sample[[entry.name]].to_numpy(
+                dtype=float if entry.type.tensor_type.elem_type == TensorProto.DOUBLE else object
+            )
+            for entry in graph.graph.input
+        }
+    else:
+        feed = {"X": np.asarray(X_sample.toarray() if sparse.issparse(X_sample) else X_sample, dtype=float)}
+    if not len(X_sample):
+        return
+    try:
+        session = onnxruntime.InferenceSession(graph.SerializeToString(), providers=["CPUExecutionProvider"])
+        (labels,) = session.run(["label"], feed)
+    except Exception as error:  # onnxruntime has kinds of its own
+        reason = str(error).strip().splitlines()[0]
+        raise ValueError(f"skl2onnx made a graph of this pipeline that does not run: {reason}") from error
+    wrong = np.flatnonzero(labels != np.asarray(model.predict(X_sample)))
+    if len(wrong):
+        raise ValueError(
+            f"the graph that skl2onnx made of this pipeline decides otherwise on {len(wrong)} rows of X_sample, the first is row "
+            f"{wrong[0]}; a step of it is not exact in ONNX."
+        )
 
 
 def _input_types(X: Any) -> list[tuple[str, Any]]:
@@ -68,13 +97,10 @@ def _input_types(X: Any) -> list[tuple[str, Any]]:
     from skl2onnx.common.data_types import DoubleTensorType, StringTensorType
 
     if hasattr(X, "columns"):
-        numeric = {
-            str(name): np.issubdtype(getattr(dtype, "numpy_dtype", dtype), np.number)
-            for name, dtype in X.dtypes.items()
-        }
+        numbers = set(X.select_dtypes(include="number").columns)
         return [
-            (name, (DoubleTensorType if number else StringTensorType)([None, 1]))
-            for name, number in numeric.items()
+            (str(name), (DoubleTensorType if name in numbers else StringTensorType)([None, 1]))
+            for name in X.columns
         ]
     shape = np.shape(X)
     if len(shape) != 2:
@@ -175,9 +201,9 @@ class _Graph:
 
 
 def _raw_scores(graph: _Graph, machine: Any, X: str) -> str:
-    if isinstance(machine, ApportionedLinearSVC):
-        return graph.plus(graph.times(X, machine.coef_.T), machine.intercept_)
-    return graph.plus(graph.times(_kernel(graph, machine, X), machine.dual_coef_), machine.intercept_)
+    if isinstance(machine, ApportionedSVC):
+        return graph.plus(graph.times(_kernel(graph, machine, X), machine.dual_coef_), machine.intercept_)
+    return graph.plus(graph.times(X, machine.coef_.T), machine.intercept_)
 
 
 def _kernel(graph: _Graph, machine: ApportionedSVC, X: str) -> str:

@@ -42,6 +42,7 @@ TRUSTED = (
     "apportion.frames.columns.Days",
     "apportion.frames.columns.Words",
     "apportion.metrics.CostScorer",
+    "apportion.sgd.ApportionedSGDClassifier",
     "numpy.dtype",
     "sklearn.compose._column_transformer._RemainderColsList",
     *(
@@ -177,8 +178,8 @@ def to_onnx(model: BaseEstimator, X_sample: Any, path: str | os.PathLike[str] | 
         `ApportionedLinearSVC`, `ApportionedSVC` with the kernel rbf, laplacian, linear, poly or sigmoid, or a pipeline of steps
         that skl2onnx can export and one of these.
     X_sample : array or DataFrame
-        Some rows of the data, for the inputs of the graph: one named "X", (n, d) double, for an array; for a DataFrame one a
-        column, (n, 1), double for numbers and strings for the rest.
+        Some rows of the data. Of an array the graph has one input, "X" (n, d) double; of a DataFrame one a column, (n, 1), double
+        for numbers and strings for the rest. The graph is run on these rows, and an error is raised where it decides otherwise.
     path : str or path, optional
         Where to write the graph.
 

@@ -77,8 +77,12 @@ def _reason(error: BaseException) -> str:
 
 @contextmanager
 def _warnings_in_one_line() -> Iterator[None]:
+    seen = set()
+
     def show(message: Any, *_: Any, **__: Any) -> None:
-        remark(message)
+        if str(message) not in seen:
+            remark(message)
+        seen.add(str(message))
 
     with warnings.catch_warnings():
         warnings.simplefilter("default")
