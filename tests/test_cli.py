@@ -410,7 +410,7 @@ MISTAKES = {
     "spreadsheet": (fit_csv(b"PK\x03\x04 xlsx", name="t.xlsx"), "save it as CSV"),
     "damaged gzip": (fit_csv(gzip.compress(TABLE.encode())[:-20], name="t.csv.gz"), "cannot be unpacked"),
     "parquet junk": (fit_csv(b"PAR1 and so on", name="t.parquet"), "no Parquet file"),
-    "rows too long": (fit_csv(TABLE + "1,2,3,4,5\n"), "Expected 3 fields in line 26, saw 5"),
+    "rows too long": (fit_csv(TABLE + "1,2,3,4,5\n"), "is no table: Expected 3 fields in line 26, saw 5"),
     "names too few": (fit_csv("a,class\n" + "1,2,x\n2,3,y\n" * 9), "name every column"),
     "duplicate columns": (fit_csv(TABLE.replace("a,b", "b,b")), "has b as the name of more than one column"),
     "only the target": (fit_csv("class\n" + "x\ny\n" * 9), "no column beside the target"),
@@ -419,6 +419,10 @@ MISTAKES = {
         "no column is left to learn from: 'a' is left out: always",
     ),
     "infinity": (fit_csv(TABLE + "inf,1,x\n"), "column 'a' holds 'inf' in row 25"),
+    "a number misspelt": (
+        fit_csv(TABLE.replace("\n7,", "\n7x,")),
+        "holds numbers, but '7x' in row 8; correct that",
+    ),
     "no target": (fit_csv(TABLE, target=None), "to be predicted by --target; the columns are a, b, class"),
     "wrong target": (fit_csv(TABLE, target="clas"), "no column 'clas'; did you mean 'class'?"),
     "target with gaps": (fit_csv(TABLE + "1,2,\n"), "missing in 1 of the 25 rows of"),
@@ -482,11 +486,7 @@ MISTAKES = {
         "which does not decide",
     ),
     "model of a bare array": (
-        with_model(
-            lambda path, _: save(
-                ApportionedLinearSVC().fit(*load_iris(return_X_y=True)), path
-            )
-        ),
+        with_model(lambda path, _: save(ApportionedLinearSVC().fit(*load_iris(return_X_y=True)), path)),
         "without names",
     ),
     "columns missing": (

@@ -19,7 +19,14 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, StandardScaler
 
-from apportion import ApportionedLinearSVC, ApportionedSVC, LossTable, cost_scorer, loss_table
+from apportion import (
+    ApportionedLinearSVC,
+    ApportionedSGDClassifier,
+    ApportionedSVC,
+    LossTable,
+    cost_scorer,
+    loss_table,
+)
 from apportion.costs import check_costs
 
 pytest.importorskip("skops", reason="skops is not installed: pip install apportion[persist]")
@@ -75,6 +82,7 @@ def models():
         make_pipeline(columns, ApportionedSVC({"virginica": 5, "setosa": 1, "versicolor": 2})).fit(frame, y),
         frame,
     )
+    yield "sgd", ApportionedSGDClassifier([1, 2, 5], C=0.1, random_state=0).fit(X, y), X
     grid = {"apportionedlinearsvc__C": [0.1, 1.0]}
     search = GridSearchCV(
         make_pipeline(StandardScaler(), ApportionedLinearSVC()), grid, scoring=cost_scorer([1, 2, 5])
@@ -103,7 +111,7 @@ for file in sorted(pathlib.Path(sys.argv[1]).glob("*.apportion")):
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.split("\n")[:-1]
-    assert len(lines) == 9
+    assert len(lines) == 10
     assert all(line.split()[1:] == ["True", "True"] for line in lines), lines
 
 
@@ -376,6 +384,7 @@ def test_onnx_decides_by_every_loss(name, loss):
 def test_onnx_of_bare_and_longer_pipelines_with_gaps(tmp_path):
     X, y = load_iris(return_X_y=True)
     assert_equal_to_predict(ApportionedSVC([1, 2, 5], intercept="free").fit(X, y), X)
+    assert_equal_to_predict(ApportionedSGDClassifier([1, 2, 5], C=0.1, random_state=0).fit(X, y), X)
     assert_equal_to_predict(
         ApportionedSVC(loss=loss_table("pairwise", check_costs([1, 2, 5], [0, 1, 2]))).fit(X, y), X
     )

@@ -85,6 +85,13 @@ def _guess(column: Any) -> Column:
         return Column(name, "number", _treatment(column, "number"))
     if _is_date(values):
         return Column(name, "date", _treatment(column, "date"))
+    numbers = pd.to_numeric(values, errors="coerce").notna()
+    if 0.9 <= numbers.mean() < 1:
+        row = int(np.flatnonzero(column.index.isin(values.index[~numbers]))[0])
+        raise ValueError(
+            f"the column {name!r} holds numbers, but {as_text(column.iloc[row])!r} in row {row + 1}; correct that, or say what "
+            f"it is: --column {name}=category or {name}=out."
+        )
     length = words.str.split().str.len().mean()
     if distinct > 10 and (distinct > len(values) / 2 or (length >= 5 and distinct > MOST_VALUES)):
         reason = "free text" if length >= 3 else "nearly every row has a value of its own"
@@ -214,7 +221,7 @@ class Days(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             column = X[name]
             dates = column
             if column.dtype.kind != "M":
-                dates = pd.to_datetime(column, format=form, errors="coerce")
+                dates = pd.to_datetime(column, format=form or "ISO8601", errors="coerce")
                 _refuse(
                     column, dates.isna() & column.notna(), f"a date written {_spelled(form or '%Y-%m-%d')}"
                 )

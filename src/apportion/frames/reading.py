@@ -142,7 +142,8 @@ def _read_csv(path: Path, data: bytes) -> Table:
             said.append("numbers are written with a decimal comma")
             frame = pd.read_csv(io.StringIO(text), decimal=",", **options)
     except Exception as error:  # ParserError, EmptyDataError, ...
-        raise ValueError(f"{path} is no table: {first_line(error)}") from None
+        reason = first_line(error).removeprefix("Error tokenizing data. C error: ")
+        raise ValueError(f"{path} is no table: {reason}") from None
     if not isinstance(frame.index, pd.RangeIndex):  # more fields in the rows than names in the header
         raise ValueError(
             f"{path}: the header has {len(header)} names and the rows have more fields; name every column."
