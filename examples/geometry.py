@@ -8,14 +8,14 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
-from matplotlib.colors import ListedColormap
 from sklearn.svm import SVC
 
 from apportion import ApportionedLinearSVC
+from apportion.show import DecisionRegionsDisplay
+from apportion.show.style import COLOURS, INK, PALE
 
-# Okabe and Ito's colours, told apart with every kind of colour vision; each class has a marker of its own too
-COLOURS, MARKERS = ["#0072B2", "#E69F00", "#009E73", "#CC79A7"], ["o", "s", "^", "D"]
-INK, PALE, REACH = "#2b2b2b", "#666666", 3.4
+REACH = 3.4
+PLAIN = {"extent": [-REACH, REACH] * 2, "grid_resolution": 400, "margins": False}
 TWO = {"dear": 10, "cheap": 1}
 FOUR = {"a": 8, "b": 4, "c": 2, "d": 1}
 
@@ -45,34 +45,13 @@ def hard_margin(costs):
     return ApportionedLinearSVC(costs, C=np.inf, intercept="free", tol=1e-6)
 
 
-def leads(machine, points):
-    """(n, k): by how much the score of each class leads the best of the others."""
-    scores = machine.decision_function(points)
-    scores = np.column_stack([-scores, scores]) if scores.ndim == 1 else scores
-    first, second = np.sort(scores, axis=1)[:, [-1, -2]].T
-    return np.where(scores == first[:, None], scores - second[:, None], scores - first[:, None])
-
-
-def boundaries(ax, machine, **style):
-    grid = np.linspace(-REACH, REACH, 400)
-    lead = leads(machine, np.column_stack([v.ravel() for v in np.meshgrid(grid, grid)]))
-    for column in lead.T[: len(machine.classes_) - 1]:
-        ax.contour(grid, grid, column.reshape(len(grid), -1), levels=[0], **style)
-    return lead.argmax(axis=1).reshape(len(grid), -1)
-
-
 def paint(ax, machine, X, y, costs):
     """Regions of the decisions, their boundaries, the examples."""
     colour = dict(zip(costs, COLOURS, strict=False))
-    region = boundaries(ax, machine, colors=INK, linewidths=2)
-    tints = ListedColormap([colour[c] for c in machine.classes_])
-    box = {"origin": "lower", "extent": [-REACH, REACH] * 2, "interpolation": "nearest"}
-    ax.imshow(region, cmap=tints, alpha=0.18, vmin=0, vmax=len(costs) - 1, zorder=0, **box)
-    for name, marker in zip(costs, MARKERS, strict=False):
-        ax.scatter(
-            *X[y == name].T, s=34, c=colour[name], marker=marker, edgecolor="white", linewidth=0.7, zorder=3
-        )
-    ax.set(xlim=(-REACH, REACH), ylim=(-REACH, REACH), xticks=[], yticks=[], aspect="equal")
+    palette = [colour[c] for c in machine.classes_]
+    DecisionRegionsDisplay.from_estimator(machine, X, y, ax=ax, palette=palette, **PLAIN)
+    ax.get_legend().remove()
+    ax.set(xticks=[], yticks=[], xlabel="", ylabel="", title="", aspect="equal")
     for spine in ax.spines.values():
         spine.set_color("#bbbbbb")
 
@@ -120,7 +99,9 @@ def figure():
     caption(axes[1], "apportion, costs 10 : 1", "the dear class keeps ten shares of the margin")
     X, y = four_classes()
     paint(axes[2], hard_margin(FOUR).fit(X, y), X, y, FOUR)
-    boundaries(axes[2], hard_margin(None).fit(X, y), colors="#8a8a8a", linewidths=0.9)
+    thin = {"fill": False, "colors": "#8a8a8a", "linewidths": 0.9}
+    DecisionRegionsDisplay.from_estimator(hard_margin(None).fit(X, y), X, ax=axes[2], **thin, **PLAIN)
+    axes[2].set(xlabel="", ylabel="", title="")
     caption(
         axes[2], "apportion, costs 8 : 4 : 2 : 1", "the dearer neighbour has more room; thin: equal costs"
     )

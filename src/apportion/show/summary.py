@@ -23,6 +23,7 @@ from ..costs import _names
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
+Labels = NDArray[Any]
 
 UNIT = 1_000_000  # probabilities are kept as whole numbers of millionths
 Z = 1.959963984540054  # of 95 % intervals
@@ -66,13 +67,7 @@ def hold(y: ArrayLike, probabilities: ArrayLike, classes: Any, max_rows: int = 2
         )
     if not isinstance(max_rows, (int, np.integer)) or isinstance(max_rows, bool) or max_rows < k:
         raise ValueError(f"max_rows={max_rows!r} must be a whole number >= {k}, the number of classes.")
-    place = {label: c for c, label in enumerate(names.tolist())}
-    if len(place) < k:
-        raise ValueError(f"classes={_names(names)} names a class twice; each must stand there once.")
-    unknown = [label for label in labels.tolist() if label not in place]
-    if unknown:
-        raise ValueError(f"y holds {unknown[0]!r}, which is not among the classes {_names(names)}.")
-    at = np.array([place[label] for label in labels.tolist()])
+    at = positions(labels, names)
     totals = np.bincount(at, minlength=k)
     rng = np.random.default_rng(0)
     kept, rows = _quotas(totals, max_rows), []
@@ -81,6 +76,18 @@ def hold(y: ArrayLike, probabilities: ArrayLike, classes: Any, max_rows: int = 2
         rows.append(members if quota == len(members) else np.sort(rng.choice(members, quota, replace=False)))
     chosen = np.concatenate(rows)
     return Cases(totals, kept, at[chosen], _whole(P[chosen]))
+
+
+def positions(y: ArrayLike, classes: Labels) -> Index:
+    """(n,) where each label of `y` stands among the classes, in whatever order these are."""
+    place = {label: c for c, label in enumerate(classes.tolist())}
+    if len(place) < len(classes):
+        raise ValueError(f"classes={_names(classes)} names a class twice; each must stand there once.")
+    labels = np.asarray(y).tolist()
+    unknown = [label for label in labels if label not in place]
+    if unknown:
+        raise ValueError(f"y holds {unknown[0]!r}, which is not among the classes {_names(classes)}.")
+    return np.array([place[label] for label in labels], dtype=np.intp)
 
 
 def _quotas(totals: Index, most: int) -> Index:
