@@ -32,10 +32,10 @@ ORDER = (
     "neural",
     "cluster",
     "frames",
-    "study",
-    "show",
     "_onnx",
     "persist",
+    "study",
+    "show",
     "cli",
 )
 NUMBA = ("_jit", "kernels", "working_sets", "newton", "coordinate", "coupled", "dual", "paths", "pegasos")

@@ -12,7 +12,6 @@ import hashlib
 import json
 import math
 import os
-import tempfile
 from html import escape
 from importlib.resources import files
 from pathlib import Path
@@ -24,6 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .. import __version__
 from ..costs import Costs, check_costs
+from ..persist import write_whole
 from . import markup
 from .markup import LEAST, MOST, printable
 from .summary import UNIT, Z, hold
@@ -93,7 +93,8 @@ def write_report(
             raise ValueError(f"{name}={text!r} must be a string.")
     page, checked = make_page(y, probabilities, classes, costs, unit, max_rows)
     text = _html(page, checked.array, one_line(title), one_line(data_name, ""), model_text)
-    return _write_whole(Path(path), text)
+    write_whole(path, text.encode())
+    return Path(path)
 
 
 def write_model_report(
@@ -176,27 +177,6 @@ def _levels(costs: Costs) -> tuple[list[float], list[float]]:
 def one_line(value: Any, empty: str = "(empty)") -> str:
     """Text from data as one line that can be shown: no control characters, no lone surrogates."""
     return printable(" ".join(str(value).split())) or empty
-
-
-def _write_whole(path: Path, text: str) -> Path:
-    with tempfile.NamedTemporaryFile(
-        "w", encoding="utf-8", newline="\n", dir=path.parent, prefix=f".{path.name[:60]}.", delete=False
-    ) as part:
-        try:
-            part.write(text)
-            part.close()
-            Path(part.name).chmod(0o666 & ~_umask())
-            os.replace(part.name, path)
-        except BaseException:
-            Path(part.name).unlink(missing_ok=True)
-            raise
-    return path
-
-
-def _umask() -> int:
-    mask = os.umask(0o022)
-    os.umask(mask)
-    return mask
 
 
 def _json(value: Any) -> str:
