@@ -217,7 +217,7 @@ def notes(page: Page, model_text: str) -> str:
             + ". Counts and costs are scaled up to all cases; the intervals allow for the smaller number."
         )
     notes.append(
-        "This file needs no network, sends nothing, and holds no names: only classes and probabilities."
+        "This file needs no network and sends nothing. Of each case it holds its class and its probabilities, nothing else."
     )
     model = printable(model_text).strip()
     listed = "".join(f"<li>{escape(note)}</li>" for note in notes)
