@@ -56,6 +56,14 @@ class Method:
         fits = {"any": True, "two": k == 2, "many": k > 2}[self.classes]
         return fits and (not self.needs or find_spec(self.needs) is not None)
 
+    def describe(self) -> dict[str, Any]:
+        """Its settings: a cell that was computed with others is computed anew."""
+        if self.name != "apportioned":
+            return self.settings
+        from ..tuning import ApportionedSVCCV
+
+        return ApportionedSVCCV().get_params()
+
     def make(self, costs: Any = None, random_state: int = 0) -> MethodClassifier:
         """The method as a scikit-learn classifier."""
         return MethodClassifier(self.name, costs, random_state=random_state)

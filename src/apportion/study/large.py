@@ -1,0 +1,112 @@
+"""The study at large: every method on every data set of `STUDY`, cost ratios 2, 5 and 20, dear class drawn at random or the rarest.
+
+Each repeat draws its rows anew where a table has more than 1,000, its own dear class, and its own split of 70 to 30. The machines
+with coupled outputs are dear to train for many classes: they are run where there are at most `COUPLED_CLASSES`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .compare import Cells, Data, Progress, Record, Splits, Task, run
+from .datasets import STUDY, study_costs, study_data
+from .methods import METHODS
+
+RATIOS = (2.0, 5.0, 20.0)
+DEAR = ("random", "rarest")
+COUPLED = ("cscs", "weston-watkins", "lee-lin-wahba", "reinforced")
+COUPLED_CLASSES = 4
+EVERYWHERE = tuple(name for name in METHODS if name not in COUPLED)
+
+
+@dataclass(frozen=True)
+class _Drawn:
+    """A data set of the study, drawn when it is needed."""
+
+    name: str
+    seed: int
+    rows: int
+
+    def __call__(self) -> Data:
+        return Data(self.name, *study_data(self.name, self.seed, self.rows))
+
+
+@dataclass(frozen=True)
+class Block:
+    """One data set with one choice of costs in one repeat: what all methods are compared on."""
+
+    data: str
+    ratio: float
+    dear: str
+    repeat: int
+    n: int
+    k: int
+    costs: tuple[float, ...]  # in the order of the classes
+
+
+def study_blocks(names: Sequence[str], repeat: int, rows: int = 1000) -> tuple[list[Task], list[Block]]:
+    """The tasks of one repeat, one a data set, and what they will be compared on."""
+    tasks, blocks = [], []
+    for name in names:
+        draw = _Drawn(name, repeat, rows)
+        data = draw()
+        asked = []
+        for ratio in RATIOS:
+            for dear in DEAR:
+                costs = study_costs(data.y, ratio, dear, repeat)
+                asked.append(costs)
+                k = len(costs)
+                blocks.append(Block(name, ratio, dear, repeat, len(data.y), k, tuple(costs.values())))
+        tasks.append(Task(draw, tuple(asked), Splits(folds=1, test_share=0.3), repeat, 0))
+    return tasks, blocks
+
+
+def run_study(
+    cells: Cells,
+    *,
+    names: Sequence[str] = STUDY,
+    methods: Sequence[str] | None = None,
+    repeats: int = 3,
+    rows: int = 1000,
+    n_jobs: int = 1,
+    progress: Progress | None = None,
+) -> list[dict[str, Any]]:
+    """Compute what is missing, repeat by repeat, and return the results: one entry a block, the cost of each method in it."""
+    everywhere = tuple(m for m in (methods or METHODS) if m not in COUPLED)
+    coupled = tuple(m for m in (methods or METHODS) if m in COUPLED)
+    tasks, blocks = [], []
+    for repeat in range(repeats):
+        more_tasks, more_blocks = study_blocks(names, repeat, rows)
+        tasks += more_tasks
+        blocks += more_blocks
+    records = run(tasks, cells, everywhere, n_jobs=n_jobs, progress=progress)
+    if coupled:
+        some = [task for task in tasks if len(task.costs[0]) <= COUPLED_CLASSES]
+        records |= run(some, cells, coupled, n_jobs=n_jobs, progress=progress)
+    return results(blocks, records.values())
+
+
+def results(blocks: Sequence[Block], records: Any) -> list[dict[str, Any]]:
+    """One entry a block, with the costs of the methods that are there: what `results/study.json` holds."""
+    by_block: dict[tuple[Any, ...], dict[str, Record]] = {}
+    for record in records:
+        key = (record["data"], record["repeat"], tuple(record["costs"]))
+        by_block.setdefault(key, {})[record["method"]] = record
+    found = []
+    for block in blocks:
+        cells = by_block.get((block.data, block.repeat, block.costs), {})
+        dear = int(np.argmax(block.costs))
+        found.append(
+            {
+                **{name: getattr(block, name) for name in ("data", "ratio", "dear", "repeat", "n", "k")},
+                "class": dear,
+                "cost": {name: round(cells[name]["cost"], 6) for name in METHODS if name in cells},
+                "sensitivity": {name: cells[name]["sensitivity"][dear] for name in METHODS if name in cells},
+                "seconds": {name: cells[name]["seconds"] for name in METHODS if name in cells},
+            }
+        )
+    return found
