@@ -5,6 +5,8 @@ from .estimators import ApportionedLinearSVC, ApportionedSVC
 from .losses import LossTable, loss_table
 from .metrics import class_sensitivity, cost_savings, cost_scorer, expected_cost, savings_scorer
 from .sgd import ApportionedSGDClassifier
+from .streams import fit_stream
+from .tuning import ApportionedSVCCV
 
 __version__ = "0.1.0"
 
@@ -12,6 +14,7 @@ __all__ = [
     "ApportionedLinearSVC",
     "ApportionedSGDClassifier",
     "ApportionedSVC",
+    "ApportionedSVCCV",
     "Costs",
     "LossTable",
     "check_costs",
@@ -19,6 +22,7 @@ __all__ = [
     "cost_savings",
     "cost_scorer",
     "expected_cost",
+    "fit_stream",
     "loss_table",
     "savings_scorer",
 ]

@@ -60,20 +60,29 @@ class PairVotes:
     ratio: Array  # (k,)
 
     def __call__(self, scores: Array) -> Array:
-        k = len(self.reach)
-        first, second = np.triu_indices(k, 1)
+        lead = self._lead(scores)
+        votes, margins = self._totals(np.sign(lead - 0.5 * (lead == 0))), self._totals(lead)
+        # the second term stays under 1/3: it only breaks ties
+        return 0.5 * (votes + len(self.reach) - 1) + margins / (3 * (np.abs(margins) + 1))
+
+    def soft(self, scores: Array) -> Array:
+        """Class scores without votes: the mean margin over the pairs of a class, each cut at 1.5 support hyperplanes."""
+        return self._totals(np.clip(self._lead(scores) / 2, -1.5, 1.5)) / (len(self.reach) - 1)
+
+    def _lead(self, scores: Array) -> Array:
+        """(n, pairs) positive where the first class of the pair wins; in this form exactly f > 0 for ratio = 1."""
+        first, second = np.triu_indices(len(self.reach), 1)
         share = 1 / self.ratio
         slope = share[first] / self.reach[first] + share[second] / self.reach[second]
-        lead = scores * slope + (share[second] - share[first])  # in this form exactly f > 0 for ratio = 1
-        votes, margins = np.zeros((len(scores), k)), np.zeros((len(scores), k))
-        for pair, (a, b) in enumerate(zip(first, second, strict=True)):
-            votes[:, a] += lead[:, pair] > 0
-            votes[:, b] += lead[:, pair] <= 0
-            margins[:, a] += lead[:, pair]
-            margins[:, b] -= lead[:, pair]
-        return votes + margins / (
-            3 * (np.abs(margins) + 1)
-        )  # the second term stays under 1/3: it only breaks ties
+        return scores * slope + (share[second] - share[first])
+
+    def _totals(self, lead: Array) -> Array:
+        """(n, k) sums over the pairs of each class, the sign turned for the second of a pair."""
+        total = np.zeros((len(lead), len(self.reach)))
+        for pair, (a, b) in enumerate(zip(*np.triu_indices(len(self.reach), 1), strict=True)):
+            total[:, a] += lead[:, pair]
+            total[:, b] -= lead[:, pair]
+        return total
 
 
 @dataclass(frozen=True, eq=False)

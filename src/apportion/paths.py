@@ -19,7 +19,10 @@ from .working_sets import NEVER, smo
 
 Array = NDArray[np.float64]
 
-FIRST_VIOLATION, NEXT_VIOLATION = 0.1, 0.4  # SMO's tolerance at first, and its factor while the gap is too large
+FIRST_VIOLATION, NEXT_VIOLATION = (
+    0.1,
+    0.4,
+)  # SMO's tolerance at first, and its factor while the gap is too large
 
 
 def with_intercept(K: Array) -> Array:
@@ -31,7 +34,13 @@ def with_intercept(K: Array) -> Array:
 
 
 def hinge_path(
-    K: Array, sign: Array, margin: Array, weight: Array, Cs: Array, tol: float = 1e-2, max_steps: int = 100_000
+    K: Array,
+    sign: Array,
+    margin: Array,
+    weight: Array,
+    Cs: Array,
+    tol: float = 1e-2,
+    max_steps: int = 100_000,
 ) -> tuple[Array, Array, Array]:
     """The machines for each of the growing Cs on K (n + 1, n + 1), a kernel matrix `with_intercept`.
 

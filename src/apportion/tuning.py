@@ -1,0 +1,575 @@
+"""ApportionedSVCCV: say what errors cost, and nothing else.
+
+1. Search: each candidate machine (scaling, kernel, width, loss, powers, C) scores every row from the folds that do not hold it.
+2. Choose: the machines with the least held-out cost, smoothed by their held-out log loss.
+3. Average: their class scores, each divided by its own temperature, are summed up and calibrated to probabilities.
+4. Decide: by the least expected cost under these probabilities.
+"""
+
+from __future__ import annotations
+
+import copy
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from joblib import Parallel, delayed
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+from scipy.stats import rankdata
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.kernel_approximation import Nystroem
+from sklearn.model_selection import StratifiedKFold, StratifiedShuffleSplit, check_cv
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from .calibration import Calibration, calibrate, decide, temperature
+from .costs import Costs, check_costs
+from .estimators import (
+    ApportionedLinearSVC,
+    ApportionedSVC,
+    _check_magnitude,
+    _check_number,
+    _check_sample_weight,
+    _unchanged_on_failure,
+)
+from .search import (
+    KERNELS,
+    LOSSES,
+    SCALINGS,
+    KernelChoice,
+    LossChoice,
+    class_costs,
+    class_scores,
+    held_out_scores,
+    scaler,
+)
+
+Array = NDArray[np.float64]
+
+# times 1 / n_features; the likeliest first, for a search that is cut short
+WIDTHS = {"rbf": (1.0, 1 / 4, 4.0, 1 / 16), "laplacian": (1 / 4, 0.7, 1 / 10, 2.0)}
+PRICES = 2.0 ** np.arange(
+    -3, 10, 2
+)  # C; divided by n_features for the linear kernel, whose values grow with them
+POWERS = ((0.0, 1.0), (0.5, 0.5), (1.0, 0.0))
+MACHINES = 30
+SMOOTHING = (
+    0.3  # share of the log loss in what a machine is chosen by: costs alone are coarse where errors are few
+)
+SEARCH_ROWS = 2000  # more rows are searched on a sample of so many
+KERNEL_ROWS = 50_000  # more rows have Nystroem features in place of kernels
+COMPONENTS = 500
+CODING_KERNELS = 3  # other codings are tried on so many of the best kernels
+COUPLED_PRICES = 5  # lee-lin-wahba is dear: so many of the smallest C
+SEARCH_SHARE = 0.6  # of max_time
+
+
+class ApportionedSVCCV(ClassifierMixin, BaseEstimator):
+    """The machine tuned on what errors cost: kernels, widths, C, powers and coding by cross-validation, the best averaged.
+
+    Parameters
+    ----------
+    costs : dict, array of shape (k,) or (k, k), DataFrame, "balanced" or None, default=None
+        What an error costs: per true class, or ``costs[true, predicted]``. None: 1 each.
+    kernels : tuple of {"rbf", "laplacian", "linear"}, default=all
+        Sparse data have the linear kernel only.
+    gammas : array of shape (n_gammas,), dict of such by kernel, or None, default=None
+        Kernel widths on scaled data. None: 1/16 to 4 (rbf) and 1/10 to 2 (laplacian), divided by the number of features.
+    Cs : array of shape (n_Cs,) or None, default=None
+        None: 1/8 to 512 by factors of four; for the linear kernel divided by the number of features.
+    powers : sequence of (margin_power, slack_power), default=((0, 1), (0.5, 0.5), (1, 0))
+        How costs enter the margins and the slack of "apportioned" and "pairwise" machines.
+    losses : tuple of {"apportioned", "pairwise", "lee-lin-wahba"}, default=all
+        Two classes know no difference between them: "apportioned" serves.
+    scaling : {"standard", "quantile", "none"} or a tuple of them, default=("standard", "quantile")
+        How features are scaled, inside each fold. "quantile": to ranks.
+    cv : int or splitter, default=5
+    n_machines : int or "auto", default="auto"
+        So many of the best machines are averaged; "auto": 30, or as many as there are.
+    refit : bool, default=True
+        Fit the machines chosen on all rows. Without it there are results but no predictions.
+    max_time : float or None, default=None
+        Seconds to spend. The search ends with what it has found by then, the best machine is always fitted.
+    n_jobs : int or None, default=None
+        Tasks of the search that joblib runs at once, by whatever backend is set (loky, threads, dask, ray).
+    verbose : int, default=0
+        1 or more shows the progress and the time left.
+    random_state : int, RandomState or None, default=0
+        Of the folds, and of the sample that is searched where there are more than 2,000 rows.
+
+    Attributes
+    ----------
+    classes_ : array of shape (k,)
+    costs_ : array of shape (k,) or (k, k)
+    best_params_ : dict
+        The first machine's parameters.
+    best_cost_ : float
+        Held-out cost of the average, a little on the bright side: the machines were chosen by it.
+    cv_results_ : dict of arrays
+        As in scikit-learn, one entry a candidate; scores are negative costs.
+    machines_ : list of Pipeline
+        The machines averaged, best first, each with its scaling.
+    calibration_ : Calibration
+    held_out_rows_, held_out_proba_ : arrays of shape (n_searched,) and (n_searched, k)
+        Rows that were searched on, and their probabilities by machines that have not seen them.
+    dual_gap_ : float
+        The largest relative duality gap of the machines.
+    n_features_in_, feature_names_in_
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from apportion import ApportionedSVCCV
+    >>> X, y = load_iris(return_X_y=True)
+    >>> machine = ApportionedSVCCV({0: 1, 1: 1, 2: 5}, kernels=("rbf",), scaling="standard").fit(X, y)
+    >>> machine.predict(X[:2]).tolist()
+    [0, 0]
+    """
+
+    _progress: Callable[[int, int], None] | None = None  # called with (tasks done, tasks in all)
+
+    def __init__(
+        self,
+        costs: Any = None,
+        *,
+        kernels: Any = KERNELS,
+        gammas: Any = None,
+        Cs: Any = None,
+        powers: Any = POWERS,
+        losses: Any = LOSSES,
+        scaling: Any = ("standard", "quantile"),
+        cv: Any = 5,
+        n_machines: Any = "auto",
+        refit: bool = True,
+        max_time: float | None = None,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+        random_state: Any = 0,
+    ) -> None:
+        self.costs = costs
+        self.kernels = kernels
+        self.gammas = gammas
+        self.Cs = Cs
+        self.powers = powers
+        self.losses = losses
+        self.scaling = scaling
+        self.cv = cv
+        self.n_machines = n_machines
+        self.refit = refit
+        self.max_time = max_time
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+        self.random_state = random_state
+
+    # ------------------------------------------------------------ for the user
+
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> ApportionedSVCCV:
+        """Search, choose, average.
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (n_samples, n_features)
+        y : array of shape (n_samples,)
+            Labels of any type.
+        sample_weight : array of shape (n_samples,), optional
+
+        Returns
+        -------
+        self
+        """
+        with _unchanged_on_failure(self):
+            return self._fit(X, y, sample_weight)
+
+    def predict_proba(self, X: Any) -> Array:
+        """(n, k) probabilities of the classes, calibrated on held-out rows."""
+        check_is_fitted(self)
+        if not self.machines_:
+            raise ValueError("refit=False left no machine to predict with; fit with refit=True.")
+        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
+        total = np.zeros((X.shape[0], len(self.classes_)))
+        scaled: dict[str, Any] = {}
+        for machine, factor, scaling in zip(self.machines_, self._factors, self._scalings, strict=True):
+            if scaling not in scaled:  # machines of one scaling share it
+                scaled[scaling] = machine[0].transform(X)
+            raw = machine[-1]._raw_scores(
+                machine[1:-1].transform(scaled[scaling]) if len(machine) > 2 else scaled[scaling]
+            )
+            total += factor * class_scores(machine[-1].table_, raw)
+        return self.calibration_(total / len(self.machines_))
+
+    def decision_function(self, X: ArrayLike) -> Array:
+        """What deciding each class saves, (n, k); for two classes (n,), positive where the second is chosen."""
+        P, costs = self.predict_proba(X), self._checked_costs()
+        scores = P * costs.theta if costs.theta is not None else -P @ costs.matrix
+        return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """The class with the least expected cost."""
+        scores = self.decision_function(X)
+        return self.classes_[(scores > 0).astype(np.intp) if scores.ndim == 1 else scores.argmax(axis=1)]
+
+    def reapportion(self, costs: Any) -> ApportionedSVCCV:
+        """The same machines and probabilities, decided by other costs, without training again."""
+        check_is_fitted(self)
+        new = check_costs(costs, self.classes_, class_counts=self.class_weight_total_)
+        machine = copy.copy(self)
+        machine.costs, machine.costs_ = costs, new.array
+        return machine
+
+    # ------------------------------------------------------------ the way of a fit
+
+    def _fit(self, X: Any, y: Any, sample_weight: Any) -> ApportionedSVCCV:
+        started = time.monotonic()
+        self._validate_parameters()
+        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], y_numeric=False)
+        check_classification_targets(y)
+        _check_magnitude(X)
+        weight = _check_sample_weight(sample_weight, len(y))
+        if not np.all(weight > 0):  # a row without weight is not there
+            kept = np.flatnonzero(weight > 0)
+            X, y, weight = X[kept], y[kept], weight[kept]
+        classes, y = np.unique(y, return_inverse=True)
+        if len(classes) < 2:
+            raise ValueError(
+                f"ApportionedSVCCV needs at least 2 classes to tell apart; y has 1 class: {classes.tolist()[0]!r}."
+            )
+        counts = np.bincount(y, weights=weight, minlength=len(classes))
+        costs = check_costs(self.costs, classes, class_counts=counts)
+        kernels, losses = self._candidates(X, costs)
+        self.classes_, self.costs_, self.class_weight_total_ = classes, costs.array, counts
+
+        rows = _sample(y, self.random_state)
+        splits = _splits(self.cv, X[rows], y[rows], self.random_state)
+        clock = _Clock(self, started, len(kernels) * len(splits))
+        search = _Search(costs, X[rows], y[rows], weight[rows], splits, self.n_jobs, clock)
+        deadline = None if self.max_time is None else started + SEARCH_SHARE * self.max_time
+        first = [loss for loss in losses if loss.loss == losses[0].loss]
+        search.run(kernels, first, deadline)
+        for name in dict.fromkeys(loss.loss for loss in losses[len(first) :]):
+            best = search.best_kernels(CODING_KERNELS)
+            clock.total += len(best) * len(splits)
+            dear = COUPLED_PRICES if name == "lee-lin-wahba" else None
+            coding = [loss for loss in losses if loss.loss == name]
+            search.run({kernel: kernels[kernel][:dear] for kernel in best}, coding, deadline)
+        self._choose(search, rows, X, y, weight, clock)
+        return self
+
+    def _choose(self, search: _Search, rows: Any, X: Any, y: Any, weight: Array, clock: _Clock) -> None:
+        """Rank the candidates, fit the best on all rows, and calibrate their average."""
+        found = search.found
+        order = np.argsort([f.criterion for f in found], kind="stable")
+        n_machines = MACHINES if isinstance(self.n_machines, str) else self.n_machines
+        chosen = [found[i] for i in order[:n_machines]]
+        machines: list[Pipeline] = []
+        clock.total += len(chosen) if self.refit else 0
+        deadline = None if self.max_time is None else clock.started + self.max_time
+        scaled = _Scaled(X)
+        for f in chosen if self.refit else ():
+            begun = time.monotonic()
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # a machine short of its gap says so in dual_gap_
+                machines.append(scaled.fit(f, search.costs, self.classes_[y], weight))
+            clock.tick()
+            now = time.monotonic()
+            if deadline is not None and now + (now - begun) > deadline:
+                break
+        used = chosen[: len(machines)] if self.refit else chosen
+        average = np.mean([f.factor * f.scores.astype(float) for f in used], axis=0)
+        theta = class_costs(search.costs)
+        self.calibration_: Calibration = calibrate(average, search.y, search.weight, theta)
+        self.machines_ = machines
+        self._factors, self._scalings = [f.factor for f in used], [f.kernel.scaling for f in used]
+        self.held_out_rows_, self.held_out_proba_ = rows, self.calibration_(average)
+        decisions = decide(self.held_out_proba_, search.costs)
+        self.best_cost_ = float(
+            search.weight @ search.costs.matrix[search.y, decisions] / search.weight.sum()
+        )
+        self.best_params_ = chosen[0].params
+        self.dual_gap_ = max((m[-1].dual_gap_ for m in machines), default=np.nan)
+        self.cv_results_ = search.results()
+        self.n_splits_ = len(search.splits)
+
+    def _checked_costs(self) -> Costs:
+        return check_costs(self.costs_, self.classes_)
+
+    def _candidates(self, X: Any, costs: Costs) -> tuple[dict[KernelChoice, Array], list[LossChoice]]:
+        """The kernels, each with its growing Cs, the likeliest first; and the losses."""
+        d = X.shape[1]
+        Cs: Any = PRICES if self.Cs is None else np.sort(np.asarray(self.Cs, dtype=float))
+        ranked: list[tuple[int, KernelChoice]] = []
+        for scaling in (self.scaling,) if isinstance(self.scaling, str) else self.scaling:
+            for kernel in self.kernels:
+                if sparse.issparse(X) and (kernel != "linear" or scaling == "quantile"):
+                    continue
+                widths: Any = [None]
+                if kernel != "linear":
+                    widths = self.gammas[kernel] if isinstance(self.gammas, dict) else self.gammas
+                    widths = (
+                        [w / d for w in WIDTHS[kernel]]
+                        if widths is None
+                        else np.asarray(widths, dtype=float).tolist()
+                    )
+                ranked += [(at, KernelChoice(scaling, kernel, width)) for at, width in enumerate(widths)]
+        if not ranked:
+            raise ValueError(
+                f"kernels={self.kernels!r} with scaling={self.scaling!r} leave no candidate for sparse X; allowed there: "
+                "kernels=('linear',), scaling 'standard' or 'none'."
+            )
+        ranked.sort(key=lambda pair: pair[0])
+        # values of the linear kernel grow with the number of features
+        kernels = {c: Cs / d if c.kernel == "linear" and self.Cs is None else Cs for _, c in ranked}
+        losses = []
+        for loss in ("apportioned",) if len(costs.classes) == 2 else self.losses:
+            if loss == "lee-lin-wahba":
+                losses.append(LossChoice(loss, 0.0, 1.0))
+            else:
+                losses += [LossChoice(loss, float(p), float(q)) for p, q in self.powers]
+        return kernels, losses
+
+    def _validate_parameters(self) -> None:
+        for name, values, allowed in (
+            ("kernels", self.kernels, KERNELS),
+            ("losses", self.losses, LOSSES),
+            ("scaling", (self.scaling,) if isinstance(self.scaling, str) else self.scaling, SCALINGS),
+        ):
+            good = isinstance(values, (tuple, list)) and len(values) > 0 and all(v in allowed for v in values)
+            if not good:
+                raise ValueError(
+                    f"{name}={getattr(self, name)!r} is not known; allowed: one or more of {', '.join(allowed)}, in a tuple."
+                )
+        _check_positive("Cs", self.Cs)
+        if isinstance(self.gammas, dict):
+            for kernel in self.kernels:
+                if kernel != "linear" and kernel not in self.gammas:
+                    raise ValueError(f"gammas={self.gammas!r} names no widths for the kernel {kernel!r}.")
+                _check_positive("gammas", self.gammas.get(kernel))
+        else:
+            _check_positive("gammas", self.gammas)
+        try:
+            powers = np.asarray(self.powers, dtype=float)
+        except (TypeError, ValueError):
+            powers = np.empty(0)
+        if powers.ndim != 2 or powers.shape[1] != 2 or not len(powers) or not np.all(np.isfinite(powers)):
+            raise ValueError(
+                f"powers={self.powers!r} must be pairs (margin_power, slack_power) of finite numbers, at least one."
+            )
+        if self.n_machines != "auto":
+            _check_number("n_machines", self.n_machines, low=1, integer=True)
+        if self.max_time is not None:
+            _check_number("max_time", self.max_time, low=0, open_low=True)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+
+# ---------------------------------------------------------------- the search
+
+
+class _Found:
+    """A candidate with its held-out scores, and what it is chosen by."""
+
+    def __init__(
+        self, kernel: KernelChoice, loss: LossChoice, C: float, scores: Any, search: _Search
+    ) -> None:
+        self.kernel, self.loss, self.C, self.scores = kernel, loss, C, scores
+        costs, y, weight = search.costs, search.y, search.weight
+        theta = class_costs(costs)
+        # in units of the weighted cost of an error, as the costs below
+        self.factor, log_loss = temperature(scores, y, weight * theta[y])
+        log_loss *= float(weight @ theta[y] / weight.sum())
+        P = np.exp(self.factor * (scores - scores.max(axis=1, keepdims=True))) / theta
+        self.paid = costs.matrix[y, decide(P, costs)]  # (n,) by each example
+        self.criterion = float(weight @ self.paid / weight.sum()) + SMOOTHING * log_loss
+
+    @property
+    def params(self) -> dict[str, Any]:
+        return {**vars(self.kernel), **vars(self.loss), "C": self.C}
+
+    def machine(self, costs: Costs, n: int) -> list[Any]:
+        """The steps after the scaling, not fitted: the machine, after Nystroem features where n is too large for kernels."""
+        full = self.loss.loss == "lee-lin-wahba"
+        form: dict[str, Any] = {
+            **vars(self.loss),
+            "C": self.C,
+            "costs": costs.array if full else class_costs(costs),
+        }
+        kernel: dict[str, Any] = {"kernel": self.kernel.kernel, "gamma": self.kernel.gamma}
+        if self.kernel.kernel == "linear":
+            return [ApportionedLinearSVC(**form)]
+        if n <= KERNEL_ROWS:
+            return [ApportionedSVC(**kernel, **form)]
+        return [Nystroem(**kernel, n_components=COMPONENTS, random_state=0), ApportionedLinearSVC(**form)]
+
+
+class _Scaled:
+    """All rows under each scaling, computed once for the machines that share it."""
+
+    def __init__(self, X: Any) -> None:
+        self.X = X
+        self.known: dict[str, tuple[Any, Any]] = {}
+
+    def fit(self, found: _Found, costs: Costs, y: Any, weight: Array) -> Pipeline:
+        """The machine as a fitted pipeline."""
+        scaling = found.kernel.scaling
+        if scaling not in self.known:
+            scale = scaler(scaling, self.X, self.X.shape[0]).fit(self.X)
+            self.known[scaling] = scale, scale.transform(self.X)
+        scale, X = self.known[scaling]
+        steps = found.machine(costs, self.X.shape[0])
+        for step in steps[:-1]:
+            X = step.fit_transform(X)
+        steps[-1].fit(X, y, sample_weight=weight)
+        return make_pipeline(scale, *steps)
+
+
+class _Search:
+    """Tasks (kernel, fold) and what they found."""
+
+    def __init__(
+        self, costs: Costs, X: Any, y: Any, weight: Array, splits: Any, n_jobs: Any, clock: _Clock
+    ) -> None:
+        self.costs, self.X, self.y, self.weight, self.splits = costs, X, y, weight, splits
+        self.n_jobs, self.clock = n_jobs, clock
+        self.found: list[_Found] = []
+        self.scaled: dict[str, list[tuple[Any, Any]]] = {}  # scaling: (training rows, test rows) of each fold
+
+    def folds(self, scaling: str) -> list[tuple[Any, Any]]:
+        """The scaled rows of each fold, computed once."""
+        if scaling not in self.scaled:
+            self.scaled[scaling] = []
+            for train, test in self.splits:
+                scale = scaler(scaling, self.X, len(train)).fit(self.X[train])
+                self.scaled[scaling].append((scale.transform(self.X[train]), scale.transform(self.X[test])))
+        return self.scaled[scaling]
+
+    def run(
+        self, kernels: dict[KernelChoice, Array], losses: list[LossChoice], deadline: float | None
+    ) -> None:
+        """Try each loss and C on each kernel; after the deadline no task is started, but the first kernel is finished."""
+        if not losses:
+            return
+        todo = [(kernel, fold) for kernel in kernels for fold in range(len(self.splits))]
+
+        def tasks() -> Iterator[Any]:
+            for at, (kernel, fold) in enumerate(todo):
+                late = deadline is not None and time.monotonic() > deadline
+                if late and (self.found or at >= len(self.splits)):
+                    return
+                rows, (train, test) = self.splits[fold][0], self.folds(kernel.scaling)[fold]
+                yield delayed(held_out_scores)(
+                    kernel, losses, kernels[kernel], self.costs, train, self.y[rows], self.weight[rows], test
+                )
+
+        parts = Parallel(n_jobs=self.n_jobs, return_as="generator", pre_dispatch="n_jobs")(tasks())
+        folds: list[Any] = []
+        for at, part in enumerate(parts):
+            folds.append(part)
+            self.clock.tick()
+            if len(folds) == len(self.splits):
+                kernel = todo[at][0]
+                self._collect(kernel, losses, kernels[kernel], folds)
+                folds = []
+
+    def _collect(self, kernel: KernelChoice, losses: list[LossChoice], Cs: Array, folds: list[Any]) -> None:
+        scores = np.full((len(losses), len(Cs), len(self.y), len(self.costs.classes)), np.nan, np.float32)
+        for (_, test), part in zip(self.splits, folds, strict=True):
+            scores[:, :, test] = part
+        for at, loss in enumerate(losses):
+            self.found += [_Found(kernel, loss, float(C), scores[at, c], self) for c, C in enumerate(Cs)]
+
+    def best_kernels(self, count: int) -> list[KernelChoice]:
+        best: dict[KernelChoice, float] = {}
+        for f in self.found:
+            best[f.kernel] = min(best.get(f.kernel, np.inf), f.criterion)
+        return sorted(best, key=lambda kernel: best[kernel])[:count]
+
+    def results(self) -> dict[str, Any]:
+        """cv_results_ of scikit-learn: scores are negative costs."""
+        params = [f.params for f in self.found]
+        results: dict[str, Any] = {"params": params}
+        for name in params[0]:
+            results[f"param_{name}"] = np.ma.array([p[name] for p in params], dtype=object)
+        paid = np.array([f.paid for f in self.found])
+        scores = []
+        for at, (_, test) in enumerate(self.splits):
+            share = self.weight[test] / self.weight[test].sum()
+            scores.append(-paid[:, test] @ share)
+            results[f"split{at}_test_score"] = scores[-1]
+        results["mean_test_score"], results["std_test_score"] = (
+            np.mean(scores, axis=0),
+            np.std(scores, axis=0),
+        )
+        criterion = np.array([f.criterion for f in self.found])
+        results["criterion"] = criterion
+        results["rank_test_score"] = rankdata(criterion, method="min").astype(np.int32)
+        return results
+
+
+class _Clock:
+    """Counts tasks, and tells the user how many are left and for how long."""
+
+    def __init__(self, estimator: Any, started: float, total: int) -> None:
+        self.estimator, self.started, self.total, self.done, self.said = estimator, started, total, 0, 0.0
+
+    def tick(self) -> None:
+        self.done += 1
+        if self.estimator._progress is not None:
+            self.estimator._progress(self.done, self.total)
+        now = time.monotonic()
+        if self.estimator.verbose and (now - self.said > 1 or self.done == self.total):
+            self.said = now
+            left = (now - self.started) / self.done * (self.total - self.done)
+            print(
+                f"[ApportionedSVCCV] {self.done} of {self.total} tasks, about {left:.0f} s left", flush=True
+            )
+
+
+# ---------------------------------------------------------------- helpers of fit
+
+
+def _sample(y: Any, random_state: Any) -> Any:
+    """Positions to search on: all, or a stratified sample."""
+    if len(y) <= SEARCH_ROWS:
+        return np.arange(len(y))
+    rare = np.bincount(y)[y] < 2  # cannot be split
+    if rare.any():
+        y = np.where(rare, np.bincount(y).argmax(), y)
+    split = StratifiedShuffleSplit(1, train_size=SEARCH_ROWS, random_state=random_state)
+    return np.sort(next(split.split(np.empty((len(y), 0)), y))[0])
+
+
+def _splits(cv: Any, X: Any, y: Any, random_state: Any) -> list[tuple[Any, Any]]:
+    if isinstance(cv, (int, np.integer)) and not isinstance(cv, bool):
+        _check_number("cv", cv, low=2, integer=True)
+        folds: Any = StratifiedKFold(
+            min(cv, max(2, np.bincount(y).max())), shuffle=True, random_state=random_state
+        )
+    else:
+        folds = check_cv(cv, y, classifier=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter(
+            "ignore", UserWarning
+        )  # a class smaller than the number of folds is in fewer of them
+        splits = list(folds.split(X, y))
+    if np.any(np.bincount(np.concatenate([test for _, test in splits]), minlength=len(y)) != 1):
+        raise ValueError(
+            f"cv={cv!r} must hold out each row once; repeated or incomplete splits cannot be averaged."
+        )
+    return splits
+
+
+def _check_positive(name: str, values: Any) -> None:
+    if values is None:
+        return
+    try:
+        array = np.asarray(values, dtype=float)
+    except (TypeError, ValueError):
+        array = np.empty(0)
+    if array.ndim != 1 or not array.size or not np.all(np.isfinite(array) & (array > 0)):
+        raise ValueError(f"{name}={values!r} must hold finite numbers > 0, at least one.")
