@@ -106,7 +106,6 @@ def results(blocks: Sequence[Block], records: Any) -> list[dict[str, Any]]:
                 "class": dear,
                 "cost": {name: round(cells[name]["cost"], 6) for name in METHODS if name in cells},
                 "sensitivity": {name: cells[name]["sensitivity"][dear] for name in METHODS if name in cells},
-                "seconds": {name: cells[name]["seconds"] for name in METHODS if name in cells},
             }
         )
     return found

@@ -34,6 +34,7 @@ WIDTHS = {"rbf": (1 / 16, 1 / 4, 1.0, 4.0), "laplacian": (0.1, 0.3, 1.0, 3.0)}  
 RBF, BOTH = ("rbf",), ("rbf", "laplacian")
 SVC_STEPS = 100_000  # a guard: with a large C libsvm may need hours for nothing
 BOOSTING_ROUNDS = (25, 50, 100)
+TREES, SEARCH_TREES = 300, 100  # settings are told apart by fewer trees than decisions are made by
 SHIFTS = 100  # thresholds that TunedThresholdClassifierCV tries
 
 
@@ -261,14 +262,16 @@ class Probabilities:
 
     name: str
     grid: dict[str, Any]
-    held: Callable[[Part, dict[str, Any], int], list[tuple[dict[str, Any], Array]]]
+    held: Callable[
+        ..., list[tuple[dict[str, Any], Array]]
+    ]  # (part, params, seed, final) -> [(params, probabilities)]
 
     def __call__(self, problem: Problem, costs: Costs) -> Trained:
         tried = problem.once(("probabilities", self.name), lambda: self._tried(problem))
         params, cost = cheapest(problem, costs, ((params, bayes_rule(P, costs)) for params, P in tried))
 
         def probability(X: Array) -> Array:
-            return self.held(problem.whole(X), params, problem.seed)[-1][1]
+            return self.held(problem.whole(X), params, problem.seed, final=True)[-1][1]
 
         def predict(X: Array) -> Codes:
             key = ("decided", self.name, tuple(params.items()))
@@ -288,17 +291,24 @@ class Probabilities:
         return list(tried.values())
 
 
-def logistic(part: Part, params: dict[str, Any], seed: int) -> list[tuple[dict[str, Any], Array]]:
+def logistic(
+    part: Part, params: dict[str, Any], seed: int, final: bool = False
+) -> list[tuple[dict[str, Any], Array]]:
     model = _quiet(lambda: LogisticRegression(**params, max_iter=1000).fit(part.X, part.y))
     return [(params, model.predict_proba(part.X_held))]
 
 
-def forest(part: Part, params: dict[str, Any], seed: int) -> list[tuple[dict[str, Any], Array]]:
-    model = RandomForestClassifier(200, **params, random_state=seed).fit(part.X, part.y)
+def forest(
+    part: Part, params: dict[str, Any], seed: int, final: bool = False
+) -> list[tuple[dict[str, Any], Array]]:
+    trees = TREES if final else SEARCH_TREES
+    model = RandomForestClassifier(trees, **params, random_state=seed).fit(part.X, part.y)
     return [(params, model.predict_proba(part.X_held))]
 
 
-def boosting(part: Part, params: dict[str, Any], seed: int) -> list[tuple[dict[str, Any], Array]]:
+def boosting(
+    part: Part, params: dict[str, Any], seed: int, final: bool = False
+) -> list[tuple[dict[str, Any], Array]]:
     """One fit serves every number of rounds up to its last."""
     rounds = params["max_iter"]
     stages = [i for i in BOOSTING_ROUNDS if i <= rounds]
@@ -310,7 +320,9 @@ def boosting(part: Part, params: dict[str, Any], seed: int) -> list[tuple[dict[s
     ]
 
 
-def calibrated(part: Part, params: dict[str, Any], seed: int) -> list[tuple[dict[str, Any], Array]]:
+def calibrated(
+    part: Part, params: dict[str, Any], seed: int, final: bool = False
+) -> list[tuple[dict[str, Any], Array]]:
     K, K_held = part.kernel("rbf", params["width"])
     folds = StratifiedKFold(max(2, min(5, int(np.bincount(part.y).min()))), shuffle=True, random_state=seed)
     model = CalibratedClassifierCV(_svc(params["C"]), cv=folds, ensemble=False)

@@ -1,0 +1,172 @@
+"""apportion compare: methods beside each other on your data, under your costs."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from .application import Data, Json, app
+from .data import check_place, read_data
+from .fit import chosen_costs
+from .screen import Grid, answer, console_for, one_line, progress, remark, show_costs, show_data
+
+
+@app.command()
+def compare(
+    data: Data,
+    target: Annotated[str | None, typer.Option(help="The column to predict.")] = None,
+    costs: Annotated[
+        str | None,
+        typer.Option(help="What an error on each class costs: malignant=10,benign=1, or balanced."),
+    ] = None,
+    cost_matrix: Annotated[
+        Path | None, typer.Option(help="A CSV file: true classes down, decisions across, costs within.")
+    ] = None,
+    methods: Annotated[
+        str | None, typer.Option(help="Names with commas between them, or all; see --list.")
+    ] = None,
+    repeats: Annotated[int, typer.Option(min=1, help="Times the whole is repeated on other folds.")] = 1,
+    folds: Annotated[int, typer.Option(min=2, help="Parts, each to test on once.")] = 5,
+    rows: Annotated[int, typer.Option(min=100, help="At most so many rows, drawn stratified.")] = 5000,
+    out: Annotated[
+        Path | None, typer.Option(help="File of finished cells; a run that was stopped goes on from it.")
+    ] = None,
+    markdown: Annotated[Path | None, typer.Option(help="Write the table as Markdown.")] = None,
+    csv: Annotated[Path | None, typer.Option(help="Write the table as CSV.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Write the plot: a PNG, SVG or PDF file.")] = None,
+    jobs: Annotated[int, typer.Option(min=-1, help="Processes; -1 for one a core.")] = -1,
+    seed: Annotated[int, typer.Option(min=0, help="Of the folds.")] = 0,
+    list_methods: Annotated[bool, typer.Option("--list", help="Show the methods there are.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Methods on your data, each tuned on your costs in nested cross-validation."""
+    import numpy as np
+
+    from ..costs import check_costs
+    from ..study import verdict
+    from ..study.compare import Cells, Splits, known_methods, run, tasks_for
+    from ..study.methods import METHODS
+
+    if list_methods:
+        if as_json:
+            answer({"methods": {name: method.label for name, method in METHODS.items()}})
+        else:
+            grid = Grid("name", "method", "classes", box=None)
+            for name, method in METHODS.items():
+                grid.add_row(name, method.label, method.classes)
+            console_for().print(grid)
+        return
+    for path in (out, markdown, csv, plot):
+        if path is not None:
+            check_place(path)
+    table = read_data(data)
+    X, y = table.split(target)
+    classes, counts = np.unique(y, return_counts=True)
+    asked = chosen_costs(table, classes, costs, cost_matrix)
+    names = known_methods(_names(methods, len(classes)), len(classes))
+    source, columns, said = _numbers(table, X, y, rows, seed)
+    splits = Splits(folds=folds, seed=seed)
+    tasks = tasks_for(source, [asked], splits, repeats)
+    console = console_for(as_json)
+    show_data(console, table, source.y, columns)
+    for line in said:
+        console.print(line)
+    checked = check_costs(asked, classes, class_counts=counts)
+    show_costs(console, classes, checked)
+    with tempfile.TemporaryDirectory() as folder:
+        cells = Cells(out if out is not None else Path(folder) / "cells.jsonl")
+        with progress("comparing") as tell:
+            records = run(tasks, cells, names, n_jobs=jobs, progress=tell)
+        failed = cells.errors()
+    lines = verdict.lines(list(records.values()), splits.ratio)
+    for name in names:
+        lost = len(tasks) - sum(r["method"] == name for r in records.values())
+        if lost:
+            reason = next(iter(failed.values()), "no reason is known")
+            remark(f"{METHODS[name].label} failed on {lost} of {len(tasks)} splits: {reason}")
+    head, body = verdict.cells_of(lines, classes.tolist(), checked.array)
+    _write(lines, head, body, classes.tolist(), markdown, csv, plot)
+    if as_json:
+        fields = [{key: _finite(value) for key, value in vars(line).items()} for line in lines]
+        answer(
+            {
+                "data": table.name,
+                "classes": classes.tolist(),
+                "costs": checked.array.tolist(),
+                "methods": fields,
+            }
+        )
+        return
+    grid = Grid(box=None, padding=(0, 1, 0, 0))
+    for j, word in enumerate(head):
+        grid.add_column(one_line(word), no_wrap=j < 5, overflow="fold")
+    for row in body:
+        grid.add_row(*(one_line(word) for word in row))
+    console.print()
+    console.print(grid)
+    against = next((line.label for line in lines if math.isnan(line.p)), "")
+    how = f"{folds} folds" + (f", {repeats} times" if repeats > 1 else "")
+    console.print(
+        f"\nCost of a decision, the mean over {len(tasks)} test folds ({how}); intervals and p values are corrected for folds that "
+        f"overlap, p also for the number of methods. Dearer by: than {against}."
+    )
+
+
+def _names(methods: str | None, k: int) -> list[str] | None:
+    from ..study.methods import METHODS
+
+    if methods is None:
+        return None
+    if methods == "all":
+        return [name for name, method in METHODS.items() if method.applies_to(k)]
+    return [name.strip() for name in methods.split(",") if name.strip()]
+
+
+def _numbers(table: Any, X: Any, y: Any, rows: int, seed: int) -> tuple[Any, list[Any], list[str]]:
+    """What is compared on, what its columns are taken for, and what to say about it."""
+    import numpy as np
+    from sklearn.model_selection import train_test_split
+
+    from ..frames import align, describe_columns, preprocessor
+    from ..study.compare import Data as Source
+
+    said: list[str] = []
+    if len(y) > rows:
+        said.append(f"{rows} of {len(y)} rows are used, drawn stratified; --rows takes more.")
+        drawn, _ = train_test_split(np.arange(len(y)), train_size=rows, stratify=y, random_state=seed)
+        X = X.iloc[np.sort(drawn)].reset_index(drop=True) if table.frame is not None else X[np.sort(drawn)]
+        y = y[np.sort(drawn)]
+    if table.frame is None:
+        if X.shape[0] * X.shape[1] > 50_000_000:
+            raise ValueError(
+                f"{table.name} has {X.shape[1]} columns: too many for methods that take dense rows only; use apportion fit."
+            )
+        return Source(table.name, X.toarray(), y), [], said
+    columns = describe_columns(X, {})
+    prepare = preprocessor(columns)
+    X, _ = align(X, prepare)
+    return Source(table.name, X, y, prepare), columns, said
+
+
+def _write(lines: Any, head: Any, body: Any, classes: Any, markdown: Any, csv: Any, plot: Any) -> None:
+    from ..persist import write_whole
+    from ..study import verdict
+
+    if markdown is not None:
+        write_whole(markdown, verdict.markdown(head, body).encode())
+    if csv is not None:
+        write_whole(csv, verdict.as_csv(lines, classes).encode())
+    if plot is not None:
+        import matplotlib
+
+        matplotlib.use("agg")
+        verdict.plot_intervals(lines).figure.savefig(plot, dpi=150)
+
+
+def _finite(value: Any) -> Any:
+    """NaN is no JSON."""
+    return None if isinstance(value, float) and math.isnan(value) else value
