@@ -46,7 +46,7 @@ from .losses import LossTable
 
 Array = NDArray[np.float64]
 
-AHEAD = 3  # rows asked for before their turn
+AHEAD = 8  # rows asked for before their turn
 SCORED = 10_000  # examples whose scores are held at a time
 BLOCK = 64  # kernel rows computed at a time
 HUGE = 1e300
@@ -357,14 +357,23 @@ def primal_value(
     table: LossTable, X: Any, y: NDArray[np.intp], weight: Array, W: Array, b: Array, plan: Plan
 ) -> float:
     """1/2 |W|^2 + C sum_i weight_i loss, the intercept's penalty included."""
+    return penalty(W, b, plan) + plan.C * total_loss(table, X, y, weight, W, b)
+
+
+def penalty(W: Array, b: Array, plan: Plan) -> float:
+    """1/2 |W|^2, the constant feature included."""
+    return 0.5 * (float((W**2).sum()) + (float((b**2).sum()) / plan.offset if plan.offset else 0.0))
+
+
+def total_loss(table: LossTable, X: Any, y: NDArray[np.intp], weight: Array, W: Array, b: Array) -> float:
+    """sum_i weight_i loss(W x_i + b, y_i)"""
     rows = rows_of(table)
     total = 0.0
     for i in range(0, len(y), SCORED):
         part = slice(i, i + SCORED)
-        F = np.ascontiguousarray(X[part] @ W.T, dtype=float) + b
+        F = np.asarray(X[part] @ W.T, dtype=float) + b
         total += _total_loss(F, y[part], weight[part], *rows.arrays)
-    penalty = float((W**2).sum()) + (float((b**2).sum()) / plan.offset if plan.offset else 0.0)
-    return 0.5 * penalty + plan.C * total
+    return total
 
 
 def lower_bound(walk: Walk, plan: Plan) -> float:
@@ -377,6 +386,11 @@ def lower_bound(walk: Walk, plan: Plan) -> float:
             square = float((W[:, :-1] ** 2).sum()) + plan.offset * float((W[:, -1] ** 2).sum())
             best = max(best, share * (walk.promise - promise) - 0.5 * square)
     return best
+
+
+def relative_gap(primal: float, walk: Walk, plan: Plan) -> float:
+    """(primal - lower bound) / primal"""
+    return max(primal - lower_bound(walk, plan), 0.0) / max(primal, np.finfo(float).tiny)
 
 
 def squared_lengths(X: Any) -> Array:

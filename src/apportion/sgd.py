@@ -215,7 +215,7 @@ class ApportionedSGDClassifier(_ApportionedClassifier):
         context = _CallbackContext(self, X, y)
         validation: list[float] = []
         for _ in range(self.max_iter):
-            order = _order(seed, walk, len(rows))
+            order = _order(seed, int(walk.seen), len(rows))
             pegasos.visit(walk, data.table, X, y, weight, order, plan)
             pegasos.end_pass(walk)
             W, b = pegasos.machine(walk, plan, self.average)
@@ -259,31 +259,34 @@ class ApportionedSGDClassifier(_ApportionedClassifier):
         from . import pegasos
 
         primal = pegasos.primal_value(table, X, y, weight, W, b, plan)
-        return primal, max(primal - pegasos.lower_bound(walk, plan), 0.0) / max(primal, np.finfo(float).tiny)
+        return primal, pegasos.relative_gap(primal, walk, plan)
 
     # ------------------------------------------------------------ partial_fit and streams
 
     def _partial_fit(self, X: Any, y: Any, classes: Any, sample_weight: Any) -> Any:
         first = not hasattr(self, "_steps")
         self._validate_parameters()
-        X, y = validate_data(self, X, y, **self._accepted, order="C", y_numeric=False, reset=first)
-        check_classification_targets(y)
         if first:
             if classes is None:
                 raise ValueError("classes must be given in the first call of partial_fit.")
-            self._begin_stream(np.unique(classes), None, len(y) if self.n_total is None else self.n_total)
-            self.n_iter_ = 0
+            self._begin_stream(np.unique(classes), None, self.n_total)
         elif classes is not None and not np.array_equal(np.unique(classes), self.classes_):
             raise ValueError(
                 f"classes={np.unique(classes).tolist()!r} are not those of the calls before: {self.classes_.tolist()!r}."
             )
-        X = _canonical_csr(X)
-        _check_magnitude(X)
-        self._learn(X, self._positions(y), _check_sample_weight(sample_weight, len(y)))
-        self.n_iter_ += 1
+        self._learn(*self._piece(X, y, sample_weight, first))
+        self.n_iter_ = 1 if first else self.n_iter_ + 1
         return self
 
-    def _begin_stream(self, classes: NDArray[Any], counts: Array | None, n_total: float) -> None:
+    def _piece(self, X: Any, y: Any, sample_weight: Any, first: bool) -> tuple[Any, NDArray[np.intp], Array]:
+        """A piece of a stream, checked: X, positions of the labels among the classes, weights."""
+        X, y = validate_data(self, X, y, **self._accepted, order="C", y_numeric=False, reset=first)
+        check_classification_targets(y)
+        X = _canonical_csr(X)
+        _check_magnitude(X)
+        return X, self._positions(y), _check_sample_weight(sample_weight, len(y))
+
+    def _begin_stream(self, classes: NDArray[Any], counts: Array | None, n_total: float | None) -> None:
         """Before the first piece: what is known of the whole stream."""
         if len(classes) < 2:
             raise ValueError(
@@ -297,31 +300,47 @@ class ApportionedSGDClassifier(_ApportionedClassifier):
         costs = check_costs(self.costs, classes, class_counts=counts)
         seed = int(check_random_state(self.random_state).randint(2**31))
         self._begin(classes, costs, np.zeros(len(classes)), self._table(costs), seed)
-        self._n_total = float(n_total)
+        self._n_total: Any = n_total
+        self._steps: Any = None  # the fields of pegasos.Walk
 
-    def _learn(
-        self, X: Any, y: NDArray[np.intp], weight: Array, order: NDArray[np.intp] | None = None
-    ) -> None:
-        """Visit checked examples once, in `order` or in a random one."""
+    def _learn(self, X: Any, y: NDArray[np.intp], weight: Array) -> None:
+        """Visit checked examples once, in a random order."""
         from . import pegasos
 
         self._forget_quality()
+        if self._n_total is None:
+            self._n_total = float(len(y))
         plan = self._plan(self._n_total)
-        if hasattr(self, "_steps"):
-            walk = pegasos.Walk(**self._steps)
-        else:
+        if self._steps is None:
             walk = self._first(self.table_, X, y, weight, plan)
-        pegasos.visit(
-            walk,
-            self.table_,
-            X,
-            y,
-            weight,
-            _order(self._seed, walk, len(y)) if order is None else order,
-            plan,
-        )
+        else:
+            walk = pegasos.Walk(**self._steps)
+        order = _order(self._seed, int(walk.seen), len(y))
+        pegasos.visit(walk, self.table_, X, y, weight, order, plan)
         self.class_weight_total_ = self.class_weight_total_ + np.bincount(y, weight, len(self.classes_))
         self._keep(walk, plan, *pegasos.machine(walk, plan, self.average))
+
+    def _end_pass(self) -> None:
+        """All of a stream has been visited once more."""
+        from . import pegasos
+
+        walk = pegasos.Walk(**self._steps)
+        pegasos.end_pass(walk)
+        self._steps = dict(vars(walk))
+
+    def _recall(self, steps: dict[str, Any]) -> None:
+        """Stand where an earlier run of the same stream stood."""
+        from . import pegasos
+
+        walk, plan = pegasos.Walk(**steps), self._plan(self._n_total)
+        self._keep(walk, plan, *pegasos.machine(walk, plan, self.average))
+
+    def _certified(self, primal: float) -> None:
+        """Keep the primal value of the machine on all of a stream, and its gap."""
+        from . import pegasos
+
+        walk, plan = pegasos.Walk(**self._steps), self._plan(self._n_total)
+        self.objective_, self.dual_gap_ = primal, pegasos.relative_gap(primal, walk, plan)
 
     def _forget_quality(self) -> None:
         """What was measured on other data, or on an earlier machine."""
@@ -368,9 +387,9 @@ class ApportionedSGDClassifier(_ApportionedClassifier):
         self._steps = dict(vars(walk))  # plain numbers and arrays: what a file or another process can hold
 
 
-def _order(seed: int, walk: Walk, n: int) -> NDArray[np.intp]:
-    """A random order that depends on nothing but the seed and how far the walk has come."""
-    return np.random.default_rng([seed, int(walk.seen)]).permutation(n)
+def _order(seed: int, seen: int, n: int) -> NDArray[np.intp]:
+    """A random order of n examples that depends on nothing but the seed and how many were seen before."""
+    return np.random.default_rng([seed, seen]).permutation(n)
 
 
 def _cost(data: Checked, rows: NDArray[np.intp], weight: Array, W: Array, b: Array) -> float:
