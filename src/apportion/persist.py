@@ -33,6 +33,7 @@ HEADER = "apportion.json"
 
 # skops knows numpy's and scipy's arrays and scikit-learn's public estimators; these come to them
 TRUSTED = (
+    "apportion.calibration.Calibration",
     "apportion.costs.Costs",
     "apportion.losses.LossTable",
     "apportion.losses.PairVotes",
@@ -43,6 +44,7 @@ TRUSTED = (
     "apportion.frames.columns.Words",
     "apportion.metrics.CostScorer",
     "apportion.sgd.ApportionedSGDClassifier",
+    "apportion.tuning.ApportionedSVCCV",
     "numpy.dtype",
     "sklearn.compose._column_transformer._RemainderColsList",
     *(
@@ -170,16 +172,17 @@ def to_onnx(model: BaseEstimator, X_sample: Any, path: str | os.PathLike[str] | 
     """Export a fitted machine, or a pipeline that ends in one, to ONNX.
 
     The graph is in double precision and decides as `predict` does. Its outputs are "label" (n,) and "scores" (n, k), the largest
-    of which is the label's.
+    of which is the label's; of `ApportionedSVCCV`, in place of scores, "probabilities".
 
     Parameters
     ----------
     model : estimator
-        `ApportionedLinearSVC`, `ApportionedSVC` with the kernel rbf, laplacian, linear, poly or sigmoid, or a pipeline of steps
-        that skl2onnx can export and one of these.
+        `ApportionedLinearSVC`, `ApportionedSGDClassifier`, `ApportionedSVC` with the kernel rbf, laplacian, linear, poly or
+        sigmoid, `ApportionedSVCCV`, or a pipeline of steps that skl2onnx can export and one of these.
     X_sample : array or DataFrame
-        Some rows of the data. Of an array the graph has one input, "X" (n, d) double; of a DataFrame one a column, (n, 1), double
-        for numbers and strings for the rest. The graph is run on these rows, and an error is raised where it decides otherwise.
+        Some rows of the data. The graph has one input, "X" (n, d) double; where a ColumnTransformer comes first and this is a
+        DataFrame, one a column, (n, 1), double for numbers and strings for the rest. The graph is run on these rows, and an error
+        is raised where it decides otherwise than `predict`.
     path : str or path, optional
         Where to write the graph.
 

@@ -102,11 +102,12 @@ def fit(
     console.print(f"  apportion report {out} {data} -o report.html")
 
 
-QUICK = {
+QUICK: dict[str, Any] = {
     "kernels": ("rbf",),
-    "gammas": (0.3, 1.0),
-    "Cs": (1.0, 10.0, 100.0),
-    "powers": ((0.0, 1.0), (0.5, 0.5)),
+    "losses": ("apportioned",),
+    "scaling": "standard",
+    "Cs": (0.5, 8.0, 128.0),
+    "n_machines": 10,
 }
 
 
@@ -152,4 +153,6 @@ def held_out_summary(y: Any, machine: Any) -> Summary:
     """What the errors on the training rows cost, each decided by machines that were not trained on it."""
     from ..show.summary import hold, summarize
 
-    return summarize(hold(y, machine.held_out_proba_, machine.classes_), machine.costs_)
+    return summarize(
+        hold(y[machine.held_out_rows_], machine.held_out_proba_, machine.classes_), machine.costs_
+    )

@@ -40,6 +40,7 @@ def report(
     column = table.labels if table.frame is None else table.frame[target]
     y = known_labels(column, machine.classes_, data)
     trained_on = fingerprint(X, y) == notes.get("fingerprint") and hasattr(last, "held_out_proba_")
+    y = y[last.held_out_rows_] if trained_on else y
     probabilities = last.held_out_proba_ if trained_on else machine.predict_proba(X)
     how = "cross-validated on the training data" if trained_on else "on these data"
     write_report(
