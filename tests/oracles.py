@@ -6,6 +6,8 @@ expected_cost   by a loop
 primal_cvxpy    the optimum of 1/2 |W|^2 + C sum_i loss by an interior point method
 linear_svc_twin the apportioned machine (p = 1, q = 0) by scikit-learn's LinearSVC
 primal_and_dual both objectives at given dual variables, by loops; duality_gap is their difference
+pegasos         the stochastic gradient method in its own letters: W shrunk and moved, example by example
+pegasos_kernel  the same with a kernel, by counts
 """
 
 from __future__ import annotations
@@ -361,3 +363,89 @@ def duality_gap(table: Any, K: Any, y: Any, C: float, alpha: Any, **settings: An
     """Primal less dual at the dual variables alpha; the settings are those of `primal_and_dual`."""
     primal, dual = primal_and_dual(table, K, y, C, alpha, **settings)
     return primal - dual
+
+
+# ---------------------------------------------------------------- stochastic gradient
+
+
+class Pegasos(NamedTuple):
+    W: np.ndarray  # (m, d) the last machine
+    b: np.ndarray  # (m,) its intercepts
+    mean_W: np.ndarray  # (m, d) mean of all, the machine after t examples with weight delay + t
+    mean_b: np.ndarray  # (m,)
+
+
+def pegasos(
+    loss: Callable[[Any, int], tuple[float, list[float]]],
+    n_outputs: int,
+    X: Any,
+    y: Any,
+    C: float,
+    orders: Sequence[Any],
+    weight: Any = None,
+    *,
+    intercept_scaling: float = 1.0,
+    batch: int = 1,
+    delay: float = 0.0,
+    project: bool = False,
+) -> Pegasos:
+    """Pegasos on lambda/2 |W|^2 + 1/n sum_i weight_i loss, lambda = 1 / (n C), as a loop over batches.
+
+        W <- (1 - eta lambda) W - eta mean over the batch of weight_i (subgradient of the loss) x_i',  eta = 1 / (lambda t)
+
+    t counts batches, after `delay` examples that were not there; loss(f, y) returns value and subgradient.
+    Projection: onto |W|^2 <= (mean loss at zero of the examples seen) / lambda.
+    """
+    (n, d), m = np.shape(X), n_outputs
+    s = intercept_scaling
+    lam = 1.0 / (n * C)
+    W, total, mass = np.zeros((m, d + 1)), np.zeros((m, d + 1)), 0.0
+    seen, start = 0, 0.0
+    for order in orders:
+        for first in range(0, n, batch):
+            members = order[first : first + batch]
+            t = (seen + len(members) + delay) / len(members)
+            step = np.zeros((m, d + 1))
+            for i in members:
+                x = np.append(np.asarray(X[i], dtype=float), s)
+                w = 1.0 if weight is None else weight[i]
+                slope = loss([float(W[o] @ x) for o in range(m)], y[i])[1]
+                step -= w * np.outer(slope, x) / len(members)
+                start += w * loss([0.0] * m, y[i])[0]
+            W = (1 - 1 / t) * W + step / (lam * t)
+            seen += len(members)
+            if project:
+                radius = np.sqrt(start / seen / lam)
+                W *= min(1.0, radius / max(float(np.linalg.norm(W)), 1e-300))
+            total += len(members) * (seen + delay) * W
+            mass += len(members) * (seen + delay)
+    mean = total / mass
+    return Pegasos(W[:, :-1], s * W[:, -1], mean[:, :-1], s * mean[:, -1])
+
+
+def pegasos_kernel(
+    table: Any, K: Any, y: Any, C: float, orders: Sequence[Any], weight: Any = None
+) -> np.ndarray:
+    """Kernel Pegasos as the paper has it, with the box put right: the dual variables alpha (n, R) = C n / t * counts.
+
+    counts_ir grows by weight_i weights_r when example i is drawn and violates row r (shared slack: its worst row).
+    """
+    n, R = len(y), len(table.margins[0])
+    counts = np.zeros((n, R))
+    t = 0
+    for order in orders:
+        for i in order:
+            z = []
+            for r in range(R):
+                f = 0.0
+                for l in range(n):
+                    for q in range(R):
+                        if counts[l, q]:
+                            code = table.codes[y[i]][r] @ table.codes[y[l]][q]
+                            f += C * n / max(t, 1) * counts[l, q] * code * K[i][l]
+                z.append(table.margins[y[i]][r] - f)
+            t += 1
+            for r in range(R):
+                if z[r] > 0 and (not table.shared or r == int(np.argmax(z))):
+                    counts[i, r] += (1.0 if weight is None else weight[i]) * table.weights[y[i]][r]
+    return C * n / t * counts
