@@ -174,7 +174,9 @@ class Task:
     repeat: int
     fold: int
 
-    def cells(self, data: Data, methods: Sequence[str]) -> Iterator[tuple[str, Record, Method, Costs]]:
+    def cells(
+        self, data: Data, methods: Sequence[str | Method]
+    ) -> Iterator[tuple[str, Record, Method, Costs]]:
         """(key, description, method, costs), each once."""
         classes = np.unique(data.y)
         seen = set()
@@ -188,7 +190,7 @@ class Task:
                     "data": data.name,
                     "rows": data.fingerprint,
                     "costs": np.round(costs.array, 12).tolist(),
-                    "method": name,
+                    "method": method.name,
                     "version": method.version,
                     "settings": hashlib.sha256(repr(method.describe()).encode()).hexdigest()[:12],
                     "splits": [self.splits.describe(), self.splits.seed],
@@ -207,7 +209,7 @@ class Task:
 def run(
     tasks: Sequence[Task],
     cells: Cells,
-    methods: Sequence[str] = DEFAULT,
+    methods: Sequence[str | Method] = DEFAULT,
     *,
     n_jobs: int = 1,
     progress: Progress | None = None,
@@ -218,8 +220,8 @@ def run(
     ----------
     tasks : sequence of Task
     cells : Cells
-    methods : sequence of str
-        Names of `METHODS`; where one does not apply (two classes, a missing package) it has no cells.
+    methods : sequence of str or Method
+        Names of `METHODS`, or methods of one's own; where one does not apply (two classes, a missing package) it has no cells.
     n_jobs : int, default=1
         Processes.
     progress : callable, optional
@@ -249,7 +251,7 @@ def run(
     return {key: records[key] for key in wanted if key in records}
 
 
-def judge(task: Task, cells: Cells, methods: Sequence[str]) -> None:
+def judge(task: Task, cells: Cells, methods: Sequence[str | Method]) -> None:
     """Compute the cells of one task that are not there yet, each written when it is done."""
     data = task.data()
     done = cells.read()

@@ -173,8 +173,10 @@ _ALL = (
 METHODS: dict[str, Method] = {method.name: method for method in _ALL}
 
 
-def find_method(name: str) -> Method:
-    """A method by its name."""
+def find_method(name: str | Method) -> Method:
+    """A method by its name; one that is given is taken as it is."""
+    if isinstance(name, Method):
+        return name
     if name not in METHODS:
         raise ValueError(f"method={name!r} is not known; the methods are {', '.join(METHODS)}.")
     return METHODS[name]

@@ -84,25 +84,32 @@ def _quiet(fit: Callable[[], Any]) -> Any:
 Machine = Callable[[Array, Array, Codes, Costs, float, Any], tuple[Codes, Any]]
 
 
-def search_kernels(problem: Problem, costs: Costs, machine: Machine, kinds: tuple[str, ...] = RBF) -> Trained:
-    """A kernel machine over `CS` and the widths of the kernels; the setting that costs least on the held rows."""
+def search_kernels(
+    problem: Problem,
+    costs: Costs,
+    machine: Machine,
+    kinds: tuple[str, ...] = RBF,
+    Cs: tuple[float, ...] = CS,
+    widths: dict[str, tuple[float, ...]] = WIDTHS,
+) -> Trained:
+    """A kernel machine over the growing `Cs` and the widths of the kernels; the setting that costs least on the held rows."""
 
     def tried(kind: str) -> list[tuple[dict[str, Any], Codes]]:
-        decided = np.empty((len(WIDTHS[kind]), len(CS), len(problem.y)), dtype=np.intp)
-        for w, width in enumerate(WIDTHS[kind]):
+        decided = np.empty((len(widths[kind]), len(Cs), len(problem.y)), dtype=np.intp)
+        for w, width in enumerate(widths[kind]):
             for part, (_, held) in zip(problem.parts, problem.inner, strict=True):
                 K, K_held = part.kernel(kind, width)
                 start = None
-                for c, C in enumerate(CS):
+                for c, C in enumerate(Cs):
                     decided[w, c, held], start = machine(K, K_held, part.y, costs, C, start)
         return [
             ({"kernel": kind, "width": width, "C": C}, decided[w, c])
-            for w, width in enumerate(WIDTHS[kind])
-            for c, C in enumerate(CS)
+            for w, width in enumerate(widths[kind])
+            for c, C in enumerate(Cs)
         ]
 
-    key = (machine, costs.matrix.tobytes())
-    both = [pair for kind in kinds for pair in problem.once((*key, kind), partial(tried, kind))]
+    key = (machine, costs.matrix.tobytes(), Cs)
+    both = [pair for kind in kinds for pair in problem.once((*key, kind, widths[kind]), partial(tried, kind))]
     params, cost = cheapest(problem, costs, both)
 
     def predict(X: Array) -> Codes:
@@ -204,9 +211,11 @@ COUPLED: dict[str, Any] = {
 }  # coupled outputs are slow to solve to the end; decisions settle before
 
 
-def multiclass(problem: Problem, costs: Costs, machine: Machine, kinds: tuple[str, ...] = RBF) -> Trained:
+def multiclass(
+    problem: Problem, costs: Costs, machine: Machine, kinds: tuple[str, ...] = RBF, **grid: Any
+) -> Trained:
     """As `search_kernels`; with two classes all these machines are the one binary SVM, and take the decisions of SVC."""
-    return search_kernels(problem, costs, one_vs_one if problem.k == 2 else machine, kinds)
+    return search_kernels(problem, costs, one_vs_one if problem.k == 2 else machine, kinds, **grid)
 
 
 def shift_bias(problem: Problem, costs: Costs) -> Trained:
@@ -346,13 +355,15 @@ def tuned_threshold(problem: Problem, costs: Costs) -> Trained:
 # ---------------------------------------------------------------- linear machines and reductions
 
 
-def search_estimator(problem: Problem, costs: Costs, make: Callable[[Costs, float], Any]) -> Trained:
-    """make(costs, C) is the fit of an estimator: (X, y) -> the fitted; over LINEAR_CS."""
+def search_estimator(
+    problem: Problem, costs: Costs, make: Callable[[Costs, float], Any], Cs: tuple[float, ...] = LINEAR_CS
+) -> Trained:
+    """make(costs, C) is the fit of an estimator: (X, y) -> the fitted; over `Cs`."""
 
     def decide(part: Part, C: float) -> Codes:
         return _quiet(lambda: make(costs, C)(part.X, part.y)).predict(part.X_held).astype(np.intp)
 
-    tried = (({"C": C}, problem.out_of_fold(partial(decide, C=C))) for C in LINEAR_CS)
+    tried = (({"C": C}, problem.out_of_fold(partial(decide, C=C))) for C in Cs)
     params, cost = cheapest(problem, costs, tried)
     return Trained(lambda X: decide(problem.whole(X), params["C"]), params, cost)
 
