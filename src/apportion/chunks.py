@@ -182,13 +182,15 @@ class FileChunks:
     def _number_type(self, schema: Any) -> Any:
         """float32 where it holds every column exactly, else float64."""
         types = _pyarrow("pyarrow").types
-        narrow = True
+        narrow = self.parquet
         for name in self.columns:
             kind = schema.field(name).type
-            if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)):
+            if types.is_null(kind) or types.is_boolean(kind):  # a column without values: its rows will say so
+                continue
+            if not (types.is_integer(kind) or types.is_floating(kind)):
                 raise ValueError(f"column {name!r} is of type {kind}; features must be numbers.")
-            narrow &= types.is_boolean(kind) or kind.bit_width <= (32 if types.is_floating(kind) else 16)
-        return np.float32 if narrow and self.parquet else np.float64
+            narrow &= kind.bit_width <= (32 if types.is_floating(kind) else 16)
+        return np.float32 if narrow else np.float64
 
     def _batches(self, names: list[str], start: int, draw: np.random.Generator | None) -> Iterator[Any]:
         """Record batches of the columns `names`, without the first `start` rows."""

@@ -78,8 +78,8 @@ def fit_stream(
         All labels. Without them, or where it has to count rows or classes, the labels are read once more before the first pass.
     passes : int, default=1
     memory : float, default=256
-        Megabytes that the chunks of a file may take; pyarrow's own buffers, about 1 MB a column at most, and the machine come
-        on top.
+        Megabytes that the chunks of a file may take; pyarrow's own buffers, a page of each column (1 MB as most files are
+        written), and the machine come on top.
     checkpoint : path, optional
         File in which to keep where the run stands. Where it exists already, the run goes on from there and ends at the same
         machine as if it had never stopped; with more `passes` a finished run is continued.
