@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import sparse
 from sklearn.datasets import dump_svmlight_file, load_iris
 from sklearn.preprocessing import StandardScaler
 
@@ -44,7 +45,8 @@ def iris(rows=slice(None)):
     frame = bunch.data.rename(columns=lambda name: name.removesuffix(" (cm)"))
     n = np.arange(len(frame))
     frame["colour"] = np.where(n % 3 == 0, "blue", np.where(n % 3 == 1, "white", None))
-    frame["seen"] = pd.date_range("2020-01-01", periods=len(frame)).strftime("%Y-%m-%d")
+    days = pd.date_range("2020-01-01", periods=len(frame)).strftime("%Y-%m-%d").to_numpy()
+    frame["seen"] = np.random.default_rng(0).permutation(days)
     frame["remark"] = [f"found beside the path number {i} on a morning" for i in n]
     frame["id"] = 1000 + n
     frame["place"] = "garden"
@@ -85,6 +87,7 @@ def test_fit_says_what_it_did(trained):
         "cost of 1000 cases, cross-validated",
         "the same, costs ignored",
         "no model: always virginica",
+        "The model is the average of 10 machines, each at most",
         "apportion predict",
         "apportion report",
     ):
@@ -99,7 +102,7 @@ def test_the_model_is_a_pipeline_that_python_can_use(trained):
         frame["species"], model.predict(frame), costs={"setosa": 1, "versicolor": 2, "virginica": 5}
     )
     assert cost < 0.1
-    assert not hasattr(model[-1], "_progress")
+    assert model[-1]._progress is None
 
 
 def test_predict_writes_decisions_and_probabilities(trained, tmp_path):
@@ -150,6 +153,34 @@ def test_report_uses_held_out_rows_of_the_training_data_and_all_of_others(traine
     assert "&lt;b&gt;Irises" in (tmp_path / "r.html").read_text()
 
 
+def test_large_data_are_judged_by_the_rows_that_were_searched_on(tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(2300, 2))
+    label = np.where(X[:, 0] + 0.5 * rng.normal(size=len(X)) > 1, "ill", "well")
+    pd.DataFrame(X, columns=["a", "b"]).assign(state=label).to_csv(tmp_path / "t.csv", index=False)
+    done = ok(
+        "fit",
+        tmp_path / "t.csv",
+        "--target",
+        "state",
+        "--costs",
+        "ill=5,well=1",
+        "-o",
+        tmp_path / "m",
+        "--json",
+        *QUICK,
+    )
+    fitted = json.loads(done.stdout)
+    done = ok("report", tmp_path / "m", tmp_path / "t.csv", "-o", tmp_path / "r.html", "--json")
+    report = json.loads(done.stdout)
+    assert fitted["rows"] == 2300 and report["rows"] == 2000
+    assert fitted["confusion"] == report["confusion"] and np.sum(fitted["confusion"]) == 2000
+    machine = load(tmp_path / "m")[-1]
+    assert fitted["cost"]["mean"] == pytest.approx(
+        machine.best_cost_, abs=0.002
+    )  # probabilities are rounded to millionths
+
+
 def test_json_is_all_there_is_on_stdout(tmp_path):
     done = ok("fit", "iris", "--costs", COSTS, "-o", tmp_path / "m", "--json", *QUICK)
     answer = json.loads(done.stdout)
@@ -180,6 +211,17 @@ def test_cost_matrix_and_svmlight(tmp_path):
     assert json.loads(done.stdout)["costs"] == [1.0, 4.0]  # two classes: a matrix is a vector
     answer = json.loads(ok("predict", tmp_path / "m", tmp_path / "two.svm", "--json").stdout)
     assert answer["decisions"] == [-1] * 50 + [1] * 50
+    wide = sparse.random_array((60, 3000), density=0.01, format="csr", rng=np.random.default_rng(0))
+    dump_svmlight_file(wide, np.arange(60) % 2, str(tmp_path / "wide.svm"))  # too wide to be held dense
+    ok("fit", tmp_path / "wide.svm", "--costs", "0=1,1=3", "-o", tmp_path / "w", *QUICK)
+    narrow = wide.tocsc()[:, :2000].tocsr()
+    dump_svmlight_file(
+        narrow, np.arange(60) % 2, str(tmp_path / "narrow.svm")
+    )  # the last columns are all zero
+    assert (
+        len(json.loads(ok("predict", tmp_path / "w", tmp_path / "narrow.svm", "--json").stdout)["decisions"])
+        == 60
+    )
     ok("report", tmp_path / "m", tmp_path / "two.svm", "-o", tmp_path / "r.html")
     (tmp_path / "three.csv").write_text(
         ",setosa,versicolor,virginica\nvirginica,5,2,0\nsetosa,0,1,1\nversicolor,1,0,3\n"
@@ -235,7 +277,7 @@ def test_labels_from_data_stay_text(tmp_path):
 
 
 def test_real_processes(tmp_path):
-    """The installed command, in a folder of its own: two commands to a report, a pipe, an error without a traceback."""
+    """The installed command, in a folder of its own: two commands to a report, an error without a traceback."""
     command = [str(Path(sys.executable).with_name("apportion"))]
     if not Path(command[0]).exists():
         command = [sys.executable, "-c", "from apportion.cli import main; main()"]
@@ -249,14 +291,9 @@ def test_real_processes(tmp_path):
     assert "Saved model.apportion" in done.stdout and done.stderr == ""
     done = process("report", "model.apportion", "iris.csv")
     assert done.returncode == 0 and (tmp_path / "report.html").exists(), done.stderr
-    done = process("predict", "model.apportion", "/dev/stdin")
-    assert done.returncode == 2
     done = process("fit", "iris.csv", "--target", "specie")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "error: iris.csv has no column 'specie'; did you mean 'species'?\n"
-    done = process("--debug", "fit", "iris.csv", "--target", "specie")
-    assert done.returncode == 2 and "Traceback" in done.stderr
-    assert done.stderr.endswith("error: iris.csv has no column 'specie'; did you mean 'species'?\n")
 
 
 # ---------------------------------------------------------------- files of all kinds

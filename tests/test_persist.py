@@ -17,12 +17,13 @@ from sklearn.feature_selection import SelectKBest
 from sklearn.impute import SimpleImputer
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, StandardScaler
+from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, QuantileTransformer, StandardScaler
 
 from apportion import (
     ApportionedLinearSVC,
     ApportionedSGDClassifier,
     ApportionedSVC,
+    ApportionedSVCCV,
     LossTable,
     cost_scorer,
     loss_table,
@@ -30,13 +31,21 @@ from apportion import (
 from apportion.costs import check_costs
 
 pytest.importorskip("skops", reason="skops is not installed: pip install apportion[persist]")
+pytest.importorskip("skl2onnx", reason="skl2onnx is not installed: pip install apportion[persist]")
+onnxruntime = pytest.importorskip(
+    "onnxruntime", reason="onnxruntime is not installed: pip install apportion[persist]"
+)
 pd = pytest.importorskip("pandas", reason="pandas is not installed: pip install apportion[cli]")
 
-import apportion._onnx  # noqa: E402
+import apportion._onnx.machines  # noqa: E402
+import apportion.tuning  # noqa: E402
 from apportion.persist import FORMAT, HEADER, load, read_notes, save, to_onnx, write_whole  # noqa: E402
 
 LOADERS = {"iris": load_iris, "wine": load_wine, "breast_cancer": load_breast_cancer, "digits": load_digits}
 COSTS = {"iris": [1, 2, 5], "wine": [5, 1, 2], "breast_cancer": [10, 1], "digits": np.linspace(1, 5, 10)}
+
+
+SMALL = {"Cs": (0.5, 8.0), "cv": 2, "powers": ((0.5, 0.5),)}  # every kernel, loss and scaling all the same
 
 
 def data(name):
@@ -83,6 +92,7 @@ def models():
         frame,
     )
     yield "sgd", ApportionedSGDClassifier([1, 2, 5], C=0.1, random_state=0).fit(X, y), X
+    yield "tuned", ApportionedSVCCV([1, 2, 5], **SMALL).fit(X, y), X
     grid = {"apportionedlinearsvc__C": [0.1, 1.0]}
     search = GridSearchCV(
         make_pipeline(StandardScaler(), ApportionedLinearSVC()), grid, scoring=cost_scorer([1, 2, 5])
@@ -99,7 +109,8 @@ def test_another_process_decides_the_same(tmp_path):
         (tmp_path / f"{name}.labels").write_text("\n".join(map(str, model.predict(X))))
     code = """
 import sys, pathlib, numpy as np, pandas as pd
-import apportion._onnx  # noqa: E402
+import apportion._onnx.machines  # noqa: E402
+import apportion.tuning  # noqa: E402
 from apportion.persist import load
 assert "pickle" not in pathlib.Path(sys.modules["apportion.persist"].__file__).read_text().split('\"\"\"')[2]
 for file in sorted(pathlib.Path(sys.argv[1]).glob("*.apportion")):
@@ -111,7 +122,7 @@ for file in sorted(pathlib.Path(sys.argv[1]).glob("*.apportion")):
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.split("\n")[:-1]
-    assert len(lines) == 10
+    assert len(lines) == 11
     assert all(line.split()[1:] == ["True", "True"] for line in lines), lines
 
 
@@ -340,10 +351,9 @@ def test_another_scikit_learn_only_warns(tmp_path, good):
 # ---------------------------------------------------------------- ONNX
 
 
-def decided(graph, **inputs):
-    onnxruntime = pytest.importorskip("onnxruntime", reason="pip install apportion[persist]")
+def decided(graph, second="scores", **inputs):
     session = onnxruntime.InferenceSession(graph.SerializeToString(), providers=["CPUExecutionProvider"])
-    return session.run(["label", "scores"], inputs)
+    return session.run(["label", second], inputs)
 
 
 def assert_equal_to_predict(model, X):
@@ -379,6 +389,74 @@ def test_onnx_decides_by_every_loss(name, loss):
     if loss in ("one-vs-rest", "pairwise", "lee-lin-wahba"):
         moved = model[-1].reapportion(np.linspace(1, 4, len(model.classes_)))
         assert_equal_to_predict(make_pipeline(model[0], moved), data(name)[0])
+
+
+@pytest.mark.parametrize("name", LOADERS)
+def test_onnx_of_an_average_of_machines_is_predict(name):
+    X, y = data(name)
+    fewer = (
+        {
+            "kernels": ("rbf", "laplacian"),
+            "gammas": (1 / 64,),
+            "Cs": (8.0,),
+            "n_machines": 4,
+            "losses": ("apportioned",),
+        }
+        if name == "digits"
+        else {}
+    )
+    model = ApportionedSVCCV(COSTS[name], **{**SMALL, **fewer}).fit(X, y)
+    label, probabilities = decided(to_onnx(model, X), "probabilities", X=X)
+    assert (label == model.predict(X)).all()
+    np.testing.assert_allclose(probabilities, model.predict_proba(X), atol=1e-5 if name == "digits" else 1e-9)
+    losses, kernels = (
+        {m[-1].loss for m in model.machines_},
+        {getattr(m[-1], "kernel", "linear") for m in model.machines_},
+    )
+    if name == "iris":  # all of them are in the graph
+        assert losses == {"apportioned", "pairwise", "lee-lin-wahba"} and kernels == {
+            "rbf",
+            "laplacian",
+            "linear",
+        }
+        matrix = model.reapportion([[0, 1, 5], [2, 0, 1], [3, 3, 0]])
+        pipeline = make_pipeline(
+            StandardScaler(), ApportionedSVCCV(matrix.costs_, scaling="none", **SMALL)
+        ).fit(X, y)
+        for other in (matrix, pipeline):
+            assert (decided(to_onnx(other, X), "probabilities", X=X)[0] == other.predict(X)).all()
+
+
+def test_onnx_where_nystroem_features_stand_for_kernels(monkeypatch):
+    monkeypatch.setattr(apportion.tuning, "KERNEL_ROWS", 100)
+    X, y = load_iris(return_X_y=True)
+    model = ApportionedSVCCV([1, 2, 5], **SMALL).fit(X, y)
+    assert max(len(machine) for machine in model.machines_) == 3
+    assert (decided(to_onnx(model, X), "probabilities", X=X)[0] == model.predict(X)).all()
+
+
+@pytest.mark.parametrize("distribution", ["uniform", "normal"])
+def test_onnx_of_ranks(distribution):
+    """With ties, a constant column, and values between, at, next to and far beyond those of the training data."""
+    from skl2onnx import convert_sklearn
+    from skl2onnx.common.data_types import DoubleTensorType
+
+    rng = np.random.default_rng(0)
+    for n, n_quantiles in ((30, 30), (300, 200), (300, 7), (40, 2)):
+        rounded = rng.exponential(size=n).round(1)
+        X = np.column_stack(
+            [rng.normal(size=n), rng.integers(0, 4, n), rounded, np.full(n, 3.0), rng.integers(0, 99, n)]
+        )
+        ranks = QuantileTransformer(n_quantiles=n_quantiles, output_distribution=distribution).fit(X)
+        graph = convert_sklearn(
+            ranks,
+            initial_types=[("X", DoubleTensorType([None, 5]))],
+            custom_shape_calculators=apportion._onnx.SHAPES,
+            custom_conversion_functions=apportion._onnx.CONVERTERS,
+        )
+        new = np.vstack([X, X + rng.normal(size=X.shape), 100 * rng.normal(size=X.shape), X + 1e-9, X - 1e-9])
+        session = onnxruntime.InferenceSession(graph.SerializeToString(), providers=["CPUExecutionProvider"])
+        np.testing.assert_allclose(session.run(None, {"X": new})[0], ranks.transform(new), rtol=0, atol=1e-10)
 
 
 def test_onnx_of_bare_and_longer_pipelines_with_gaps(tmp_path):
@@ -421,9 +499,11 @@ def test_onnx_of_a_search():
 
 def test_a_graph_that_decides_otherwise_is_not_given_out(monkeypatch, tmp_path):
     X, y = load_iris(return_X_y=True)
-    wrong = apportion._onnx._class_scores
+    wrong = apportion._onnx.machines._class_scores
     monkeypatch.setattr(
-        apportion._onnx, "_class_scores", lambda graph, *given: graph.add("Neg", wrong(graph, *given))
+        apportion._onnx.machines,
+        "_class_scores",
+        lambda graph, *given: graph.add("Neg", wrong(graph, *given)),
     )
     with pytest.raises(ValueError, match="decides otherwise on 150 rows of X_sample, the first is row 0"):
         to_onnx(ApportionedLinearSVC().fit(X, y), X, tmp_path / "m.onnx")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -91,24 +92,40 @@ def fit(
                 **notes,
                 "classes": classes.tolist(),
                 "costs": machine.costs_.tolist(),
-                "best_params": {name: str(value) for name, value in machine.best_params_.items()},
+                "best_params": machine.best_params_,
+                "machines": len(machine.machines_),
+                "dual_gap": machine.dual_gap_,
                 **figures(summary, classes),
             }
         )
         return
     show_summary(console, summary, classes, "cross-validated")
+    console.print("The settings were chosen by these figures, so new data may cost a little more.\n")
+    _show_machine(console, machine)
+    file, source = shlex.quote(str(out)), shlex.quote(data)
     console.print(f"\nSaved {out}. Next:")
-    console.print(f"  apportion predict {out} NEW_DATA.csv -o decisions.csv")
-    console.print(f"  apportion report {out} {data} -o report.html")
+    console.print(f"  apportion predict {file} NEW_DATA.csv -o decisions.csv")
+    console.print(f"  apportion report {file} {source} -o report.html")
 
 
 QUICK: dict[str, Any] = {
-    "kernels": ("rbf",),
+    "kernels": ("rbf", "linear"),
     "losses": ("apportioned",),
     "scaling": "standard",
     "Cs": (0.5, 8.0, 128.0),
     "n_machines": 10,
 }
+
+
+def _show_machine(console: Any, machine: Any) -> None:
+    best = machine.best_params_
+    width = "" if best["gamma"] is None else f", gamma {best['gamma']:.3g}"
+    powers = f"powers {best['margin_power']:g} and {best['slack_power']:g}"
+    console.print(
+        f"The model is the average of {len(machine.machines_)} machines, each at most {100 * machine.dual_gap_:.2g} % from its "
+        f"optimum. The first: {best['loss']} loss with {powers}, C {best['C']:.3g}, {best['kernel']} kernel{width}, "
+        f"{best['scaling']} scaling."
+    )
 
 
 def _kinds(column: list[str] | None) -> dict[str, str]:

@@ -272,9 +272,10 @@ def fingerprint(X: Any, y: NDArray[Any]) -> str:
     """The same for equal rows and labels in the same order: tells the training data from others."""
     digest = hashlib.sha256()
     if sparse.issparse(X):
-        for part in (X.data, X.indices, X.indptr):
-            digest.update(np.ascontiguousarray(part).tobytes())
+        parts = [X.data, X.indices, X.indptr]
     else:
-        digest.update(pd.util.hash_pandas_object(X, index=False).to_numpy().tobytes())
+        parts = [pd.util.hash_pandas_object(X, index=False).to_numpy() if hasattr(X, "columns") else X]
+    for part in parts:
+        digest.update(np.ascontiguousarray(part).tobytes())
     digest.update("\n".join(map(str, y.tolist())).encode())
     return digest.hexdigest()

@@ -20,6 +20,7 @@ try:
 except ImportError as error:  # pragma: no cover
     raise ImportError("tables are read by pandas: pip install apportion[cli]") from error
 
+DENSE = 500  # so few columns of an svmlight file are held dense: kernels are for dense data
 MISSING = ("", "?", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "#N/A")  # "None" may be a category
 
 
@@ -29,14 +30,14 @@ class Table:
 
     name: str
     frame: Any = None  # DataFrame, or None for svmlight
-    rows: Any = None  # (n, d) CSR of an svmlight file
+    rows: Any = None  # (n, d) of an svmlight file, dense or CSR
     labels: NDArray[Any] | None = None  # (n,) of an svmlight file
     target: str | None = None  # where the source itself says which column that is
     costs: dict[Any, float] | None = None  # where the source itself says
     said: list[str] = field(default_factory=list)  # what the user should know of the reading
 
     def split(self, target: str | None) -> tuple[Any, NDArray[Any]]:
-        """(features, labels), both checked; features are a DataFrame or CSR."""
+        """(features, labels), both checked; features are a DataFrame, an array or CSR."""
         if self.labels is not None:
             if target is not None:
                 raise ValueError(
@@ -109,7 +110,7 @@ def _read_svmlight(path: Path, data: bytes, n_features: int | None) -> Table:
         ) from None
     if rows.shape[0] == 0 or rows.shape[1] == 0:
         raise ValueError(f"{path} holds no rows with values.")
-    return Table(str(path), rows=rows, labels=labels)
+    return Table(str(path), rows=rows.toarray() if rows.shape[1] <= DENSE else rows, labels=labels)
 
 
 def _read_csv(path: Path, data: bytes) -> Table:
