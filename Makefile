@@ -1,9 +1,9 @@
-# make demo | test | lint | bench: each makes its own virtual environment and installs what it needs.
+# make demo | test | lint | docs | bench: each makes its own virtual environment and installs what it needs.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test chromium lint bench clean
+.PHONY: demo test chromium lint docs bench clean
 .DELETE_ON_ERROR:
 
 # one stamp per extra: reinstalled only when pyproject.toml changes
@@ -12,8 +12,14 @@ $(VENV)/.installed-%: pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[$*]'
 	touch $@
 
-demo: $(VENV)/.installed-plots
-	$(BIN)/python examples/demo.py
+# what errors cost with our machine and with others; then a model, and a report of it
+DEMO = breast_cancer --costs malignant=10,benign=1
+demo: $(VENV)/.installed-cli
+	mkdir -p build/demo
+	$(BIN)/apportion compare $(DEMO)
+	$(BIN)/apportion fit $(DEMO) -o build/demo/model.apportion
+	$(BIN)/apportion report build/demo/model.apportion breast_cancer -o build/demo/report.html
+	@echo "The report is at $(CURDIR)/build/demo/report.html"
 
 # two processes, each with one thread for matrix products
 test: $(VENV)/.installed-test-all chromium
@@ -27,12 +33,16 @@ chromium:
 		$(AS_ROOT) env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends chromium; }
 
 lint: $(VENV)/.installed-test-all $(VENV)/.installed-lint
-	$(BIN)/ruff check src tests benchmarks examples
-	$(BIN)/ruff format --check src tests benchmarks examples
+	$(BIN)/ruff check src tests benchmarks examples docs
+	$(BIN)/ruff format --check src tests benchmarks examples docs
 	$(BIN)/mypy
+
+docs: $(VENV)/.installed-docs
+	$(BIN)/python -m sphinx -q -W --keep-going docs docs/_build/html
+	@echo "The pages are at $(CURDIR)/docs/_build/html/index.html"
 
 bench: $(VENV)/.installed-bench
 	$(BIN)/python benchmarks/solvers.py
 
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) build dist docs/_build docs/gallery docs/generated .pytest_cache .mypy_cache .ruff_cache
