@@ -113,23 +113,20 @@ def part_table(
     entries: Sequence[Entry], methods: Sequence[str], parts: dict[str, Callable[[Entry], bool]]
 ) -> str:
     """Mean costs over parts of the entries."""
-    head = ["method", *parts]
-    columns = []
-    for keep in parts.values():
+    columns = {}
+    for title, keep in parts.items():
         costs, _ = blocks([entry for entry in entries if keep(entry)], methods)
-        columns.append(costs.mean(axis=0) if len(costs) else np.full(len(methods), np.nan))
-    order = np.argsort(np.mean(columns, axis=0), kind="stable")
+        if len(costs):
+            columns[title] = costs.mean(axis=0)
+    order = np.argsort(np.mean(list(columns.values()), axis=0), kind="stable")
     lines = [
         [
             _label(methods[i]),
-            *(
-                "" if np.isnan(c[i]) else (f"**{c[i]:.4f}**" if c[i] == c.min() else f"{c[i]:.4f}")
-                for c in columns
-            ),
+            *(f"**{c[i]:.4f}**" if c[i] == c.min() else f"{c[i]:.4f}" for c in columns.values()),
         ]
         for i in order
     ]
-    return markdown(head, lines)
+    return markdown(["method", *columns], lines)
 
 
 def data_table(entries: Sequence[Entry], methods: Sequence[str]) -> str:

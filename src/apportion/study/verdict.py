@@ -204,7 +204,9 @@ def rank(costs: Array, methods: Sequence[str]) -> Ranking:
     costs, ranks = costs[:, order], ranks[order]
     friedman = float(stats.friedmanchisquare(*costs.T).pvalue)
     # equal costs are halves for both sides: zsplit
-    p = scikit_posthocs.posthoc_wilcoxon(list(costs.T.round(9)), p_adjust="holm", zero_method="zsplit")
+    p = scikit_posthocs.posthoc_wilcoxon(
+        list(costs.T.round(9)), method="approx", p_adjust="holm", zero_method="zsplit"
+    )
     return Ranking(tuple(np.array(methods)[order].tolist()), costs, ranks, friedman, p.to_numpy())
 
 
@@ -222,5 +224,8 @@ def plot_ranks(ranking: Ranking, ax: Any = None) -> Any:
         ax=ax,
         label_fmt_left="{label} ({rank:.2f})",
         label_fmt_right="({rank:.2f}) {label}",
+        color_palette={
+            n: "C0" if m == "apportioned" else "0.35" for n, m in zip(names, ranking.methods, strict=True)
+        },
     )
     return ax
