@@ -10,6 +10,6 @@ except ImportError as error:
     raise SystemExit(
         f"the command line needs typer and rich ({error}): pip install apportion[cli]"
     ) from error
-from . import compare, data, decide, fit, report, reproduce, study  # noqa: F401  each adds its commands
+from . import compare, data, decide, fit, paper, report, reproduce, study  # noqa: F401  each adds its commands
 
 __all__ = ["app", "main"]
