@@ -10,7 +10,16 @@ import typer
 
 from .application import Data, Json, app
 from .data import check_place, read_data
-from .screen import answer, console_for, figures, progress, show_costs, show_data, show_summary
+from .screen import (
+    answer,
+    console_for,
+    figures,
+    machine_in_words,
+    progress,
+    show_costs,
+    show_data,
+    show_summary,
+)
 
 if TYPE_CHECKING:
     from ..frames import Column, Table
@@ -101,7 +110,7 @@ def fit(
         return
     show_summary(console, summary, classes, "cross-validated")
     console.print("The settings were chosen by these figures, so new data may cost a little more.\n")
-    _show_machine(console, machine)
+    console.print(machine_in_words(machine))
     file, source = shlex.quote(str(out)), shlex.quote(data)
     console.print(f"\nSaved {out}. Next:")
     console.print(f"  apportion predict {file} NEW_DATA.csv -o decisions.csv")
@@ -115,17 +124,6 @@ QUICK: dict[str, Any] = {
     "Cs": (0.5, 8.0, 128.0),
     "n_machines": 10,
 }
-
-
-def _show_machine(console: Any, machine: Any) -> None:
-    best = machine.best_params_
-    width = "" if best["gamma"] is None else f", gamma {best['gamma']:.3g}"
-    powers = f"powers {best['margin_power']:g} and {best['slack_power']:g}"
-    console.print(
-        f"The model is the average of {len(machine.machines_)} machines, each at most {100 * machine.dual_gap_:.2g} % from its "
-        f"optimum. The first: {best['loss']} loss with {powers}, C {best['C']:.3g}, {best['kernel']} kernel{width}, "
-        f"{best['scaling']} scaling."
-    )
 
 
 def _kinds(column: list[str] | None) -> dict[str, str]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from .application import Json, Model, app
 from .data import check_place, read_data
 from .decide import features, load_model
-from .screen import answer, console_for, figures, show_summary
+from .screen import answer, console_for, figures, machine_in_words, show_summary
 
 
 @app.command()
@@ -43,6 +43,7 @@ def report(
     y = y[last.held_out_rows_] if trained_on else y
     probabilities = last.held_out_proba_ if trained_on else machine.predict_proba(X)
     how = "cross-validated on the training data" if trained_on else "on these data"
+    bright = ", by which the settings were chosen too" if trained_on else ""
     write_report(
         out,
         y=y,
@@ -50,8 +51,8 @@ def report(
         classes=machine.classes_,
         costs=last.costs_,
         title=title,
-        data_name=f"{Path(data).name}, {how}",
-        model_text=repr(machine),
+        data_name=f"{Path(data).name}, {how}{bright}",
+        model_text=_in_words(last, notes["columns"]) if "columns" in notes else repr(machine),
         unit=unit,
     )
     summary = summarize(hold(y, probabilities, machine.classes_), last.costs_)
@@ -62,3 +63,8 @@ def report(
     console = console_for()
     show_summary(console, summary, machine.classes_, how)
     console.print(f"\nWritten to {out}: open it in a browser.")
+
+
+def _in_words(machine: Any, columns: list[dict[str, str]]) -> str:
+    """The model, and what became of each column."""
+    return "\n".join([machine_in_words(machine), "", *(f"{c['name']}: {c['treatment']}" for c in columns)])

@@ -114,3 +114,15 @@ def figures(summary: Summary, classes: Any) -> dict[str, Any]:
         "confusion": summary.counts.tolist(),
         "sensitivity": [vars(estimate) for estimate in summary.sensitivity],
     }
+
+
+def machine_in_words(machine: Any) -> str:
+    """What an ApportionedSVCCV has become."""
+    best = machine.best_params_
+    width = "" if best["gamma"] is None else f", gamma {best['gamma']:.3g}"
+    powers = f"powers {best['margin_power']:g} and {best['slack_power']:g}"
+    return (
+        f"The model is the average of {len(machine.machines_)} machines, each at most {100 * machine.dual_gap_:.2g} % from its "
+        f"optimum. The first: {best['loss']} loss with {powers}, C {best['C']:.3g}, {best['kernel']} kernel{width}, "
+        f"{best['scaling']} scaling."
+    )
