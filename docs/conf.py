@@ -23,6 +23,7 @@ extensions = [
 ]
 exclude_patterns = ["_build"]
 templates_path = ["_templates"]
+default_role = "literal"  # `this` in docstrings is code
 
 html_theme = "furo"
 html_title = f"apportion {version}"
@@ -56,7 +57,9 @@ def plain_text(app, what, name, obj, options, lines):
         blocks = "\n".join(lines).split("\n\n")
         as_is = [re.search(r"^ ", block, re.MULTILINE) is not None for block in blocks]
         blocks = [
-            "::\n\n" + re.sub(r"^", "   ", block, flags=re.MULTILINE) if literal else escaped(block)
+            ".. code-block:: text\n\n" + re.sub(r"^", "   ", block, flags=re.MULTILINE)
+            if literal
+            else escaped(block)
             for block, literal in zip(blocks, as_is, strict=True)
         ]
         lines[:] = [*"\n\n".join(blocks).splitlines(), ""]

@@ -54,4 +54,6 @@ figure.tight_layout()
 
 results = ours.cv_results_
 for i in results["rank_test_score"].argsort()[:5]:
-    print(f"{results['mean_test_score'][i]:.3f}  {results['params'][i]}")
+    p = results["params"][i]
+    powers = f"powers ({p['margin_power']:g}, {p['slack_power']:g})"
+    print(f"{results['mean_test_score'][i]:.3f}   gamma {p['gamma']:.4f}   C {p['C']:5g}   {powers}")
