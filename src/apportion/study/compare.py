@@ -70,18 +70,7 @@ class Cells:
 
     def read(self) -> dict[str, Record]:
         """Key: record, of the cells that were finished without an error; lines that are no cell are passed over."""
-        found: dict[str, Record] = {}
-        if not self.path.exists():
-            return found
-        for line in self.path.read_bytes().splitlines():
-            try:
-                record = json.loads(line)
-            except ValueError:
-                continue
-            if isinstance(record, dict) and "key" in record:
-                if "error" not in record:
-                    found.setdefault(record["key"], record)
-        return found
+        return _finished(self.path.read_bytes()) if self.path.exists() else {}
 
     def errors(self) -> dict[str, str]:
         """Key: what went wrong, of the cells that have failed and not been finished since."""
@@ -96,6 +85,18 @@ class Cells:
                     if isinstance(record, dict) and record.get("key") not in done:
                         found[str(record["key"])] = str(record["error"])
         return found
+
+
+def _finished(lines: bytes) -> dict[str, Record]:
+    found: dict[str, Record] = {}
+    for line in lines.splitlines():
+        try:
+            record = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(record, dict) and "key" in record and "error" not in record:
+            found.setdefault(record["key"], record)
+    return found
 
 
 # ---------------------------------------------------------------- tasks
@@ -300,24 +301,34 @@ def _watched(cells: Cells, wanted: dict[str, None], progress: Progress | None) -
         yield
         return
     stop = threading.Event()
+    there = wanted.keys() & cells.read().keys()
+    end = cells.path.stat().st_size if cells.path.exists() else 0
 
     def look() -> None:
-        size = -1
-        while not stop.wait(WATCH):
-            now = cells.path.stat().st_size if cells.path.exists() else 0
-            if now != size:
-                size = now
-                progress(len(wanted.keys() & cells.read().keys()), len(wanted))
+        nonlocal end
+        if not cells.path.exists():
+            return
+        with open(cells.path, "rb") as file:  # what is new, in whole lines
+            file.seek(end)
+            new = file.read()
+        new = new[: new.rfind(b"\n") + 1]
+        end += len(new)
+        there.update(wanted.keys() & _finished(new).keys())
+        progress(len(there), len(wanted))
 
-    progress(len(wanted.keys() & cells.read().keys()), len(wanted))
-    watcher = threading.Thread(target=look, daemon=True)
+    def watch() -> None:
+        while not stop.wait(WATCH):
+            look()
+
+    progress(len(there), len(wanted))
+    watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()
     try:
         yield
     finally:
         stop.set()
         watcher.join()
-        progress(len(wanted.keys() & cells.read().keys()), len(wanted))
+        look()
 
 
 # ---------------------------------------------------------------- one data set

@@ -106,7 +106,7 @@ def lines(records: Sequence[Record], ratio: float, reference: str | None = None)
         found.append(
             Line(
                 name,
-                METHODS[name].label,
+                METHODS[name].label if name in METHODS else name,
                 float(costs[name].mean()),
                 *corrected_interval(costs[name], ratio),
                 float(costs[name].mean() - costs[reference].mean()),
