@@ -46,8 +46,8 @@ def paper(
 ) -> None:
     """The paper's benchmarks, each figure beside the paper's. An hour; --quick takes minutes, --full days."""
     from ..study import paper as runs
-    from ..study import paper_tables
     from ..study.compare import Cells
+    from ..study.paper_tables import page_text
     from ..study.superclass_tables import write_into
 
     if quick and full:
@@ -91,7 +91,7 @@ def paper(
             )
         if out is not None:
             runs.write_results(out, results)
-    text = paper_tables.page_text(results)
+    text = page_text(results)
     if page is not None:
         write_into(page, "paper", text)
     if figures is not None:

@@ -113,13 +113,12 @@ def draw_all(folder: Path) -> list[Path]:
 
 
 def _panels(rows: int, columns: int) -> tuple[Any, list[Any]]:
-    first = axes(None)  # says what to install where matplotlib is missing
-    from matplotlib import pyplot
-
-    pyplot.close(first.figure)
-    size = (3.6 * columns + (2 if rows == 1 else 0), 3.6 * rows + (2 if rows == 1 else 0.4))
-    figure, panels = pyplot.subplots(rows, columns, figsize=size, layout="constrained", squeeze=False)
-    return figure, list(panels.ravel())
+    first = axes(None)
+    figure: Any = first.figure
+    first.remove()
+    alone = 2.0 if rows == columns == 1 else 0.0
+    figure.set_size_inches(3.6 * columns + alone, 3.6 * rows + 0.4 + alone)
+    return figure, list(figure.subplots(rows, columns, squeeze=False).ravel())
 
 
 def _save(figure: Any, file: Path) -> None:

@@ -80,12 +80,15 @@ class Protocol:
     step: int = 2  # of the grid's exponents
     small_step: int = 2  # on tables of at most `SMALL` rows
     coupled_step: int = 2  # of CSCS with a kernel, more than two classes
+    linear_high_C: int = 15  # of linear CSCS, which liblinear trains in a time that grows with C
     rows: int | None = None  # a larger table is cut to so many rows, stratified
     coupled_cells: int | None = None  # CSCS with a kernel runs where rows x classes is at most this
     tables: tuple[str, ...] = TABLES
     methods: tuple[str, ...] = tuple(LABELS)
 
     def grid(self, method: str, n: int, k: int) -> Grid:
+        if method == "cscs-linear":
+            return Grid(high_C=self.linear_high_C)
         step = self.small_step if n <= SMALL else self.step
         return Grid(max(step, self.coupled_step) if method == COUPLED and k > 2 else step)
 
@@ -95,8 +98,8 @@ class Protocol:
 
 
 FULL = Protocol("full")
-DEFAULT = Protocol("default", step=4, coupled_step=4, rows=1000, coupled_cells=500)
-QUICK = Protocol("quick", folds=3, step=6, small_step=4, rows=400, coupled_cells=0)
+DEFAULT = Protocol("default", step=4, coupled_step=4, linear_high_C=3, rows=1000, coupled_cells=500)
+QUICK = Protocol("quick", folds=3, step=6, small_step=4, linear_high_C=3, rows=400, coupled_cells=0)
 
 
 # ---------------------------------------------------------------- data
