@@ -41,8 +41,12 @@ def decide(probabilities: Array, costs: Costs) -> Members:
 def temperature(scores: Array, y: Members, weight: Array) -> tuple[float, float]:
     """(a, loss): the factor for `scores` (n, k) with the least weighted mean of -log softmax(a scores)_y, and that mean."""
     size = float(np.abs(scores).mean()) or 1.0
-    rows, share = np.arange(len(y)), weight / weight.sum()
-    losses = [-float(share @ log_softmax(a / size * scores, axis=1)[rows, y]) for a in TEMPERATURES]
+    # log softmax(z)_y = -log sum_j exp(z_j - z_y)
+    lead = np.asarray(scores - scores[np.arange(len(y)), y][:, None], dtype=float) / size
+    top, share = np.maximum(lead.max(axis=1), 0.0), weight / weight.sum()
+    losses = [
+        float(share @ (a * top + np.log(np.exp(a * (lead - top[:, None])).sum(axis=1)))) for a in TEMPERATURES
+    ]
     best = int(np.argmin(losses))
     return float(TEMPERATURES[best] / size), losses[best]
 

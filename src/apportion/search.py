@@ -144,7 +144,7 @@ def _binary_path(
         labels = labels[rows]
         whole = len(rows) == len(y)
         own = np.append(rows, len(y))  # and the dummy example of the intercept
-        K = padded if whole else np.ascontiguousarray(padded[np.ix_(own, own)])
+        K = padded if whole else padded.take(own, axis=0).take(own, axis=1)
         against = K_test if whole else K_test[:, rows]
         for j, output in enumerate(part.outputs):
             if part.mirror[j] != j:

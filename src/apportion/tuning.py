@@ -65,6 +65,10 @@ KERNEL_ROWS = 50_000  # more rows have Nystroem features in place of kernels
 COMPONENTS = 500
 CODING_KERNELS = 3  # other codings are tried on so many of the best kernels
 COUPLED_PRICES = 5  # lee-lin-wahba is dear: so many of the smallest C
+RACE_FOLDS, RACE_KERNELS = (
+    2,
+    6,
+)  # after so many folds the worse half of the kernels is dropped, where there are at least so many
 SEARCH_SHARE = 0.6  # of max_time
 
 
@@ -371,6 +375,16 @@ class ApportionedSVCCV(ClassifierMixin, BaseEstimator):
 # ---------------------------------------------------------------- the search
 
 
+def _judge(scores: Any, y: Any, weight: Array, costs: Costs) -> tuple[float, float, Array]:
+    """(criterion, factor, paid) of held-out class scores (n, k): what to choose by, 1 / temperature, what each example costs."""
+    theta = class_costs(costs)
+    factor, log_loss = temperature(scores, y, weight * theta[y])
+    P = np.exp(factor * (scores - scores.max(axis=1, keepdims=True))) / theta
+    paid = costs.matrix[y, decide(P, costs)]
+    # both in units of cost: the log loss is a mean over examples weighted by their costs
+    return float(weight @ (paid + SMOOTHING * log_loss * theta[y]) / weight.sum()), factor, paid
+
+
 class _Found:
     """A candidate with its held-out scores, and what it is chosen by."""
 
@@ -378,14 +392,7 @@ class _Found:
         self, kernel: KernelChoice, loss: LossChoice, C: float, scores: Any, search: _Search
     ) -> None:
         self.kernel, self.loss, self.C, self.scores = kernel, loss, C, scores
-        costs, y, weight = search.costs, search.y, search.weight
-        theta = class_costs(costs)
-        # in units of the weighted cost of an error, as the costs below
-        self.factor, log_loss = temperature(scores, y, weight * theta[y])
-        log_loss *= float(weight @ theta[y] / weight.sum())
-        P = np.exp(self.factor * (scores - scores.max(axis=1, keepdims=True))) / theta
-        self.paid = costs.matrix[y, decide(P, costs)]  # (n,) by each example
-        self.criterion = float(weight @ self.paid / weight.sum()) + SMOOTHING * log_loss
+        self.criterion, self.factor, self.paid = _judge(scores, search.y, search.weight, search.costs)
 
     @property
     def params(self) -> dict[str, Any]:
@@ -451,15 +458,36 @@ class _Search:
     def run(
         self, kernels: dict[KernelChoice, Array], losses: list[LossChoice], deadline: float | None
     ) -> None:
-        """Try each loss and C on each kernel; after the deadline no task is started, but the first kernel is finished."""
-        if not losses:
-            return
-        todo = [(kernel, fold) for kernel in kernels for fold in range(len(self.splits))]
+        """Try each loss and C on each kernel. After the deadline no task is started, but the best kernel so far is finished."""
+        n_folds = len(self.splits)
+        done: dict[KernelChoice, list[Any]] = {kernel: [] for kernel in kernels}
+        if len(kernels) >= RACE_KERNELS and n_folds > RACE_FOLDS:
+            self._work(kernels, losses, done, RACE_FOLDS, deadline)
+            tried = [kernel for kernel in kernels if len(done[kernel]) == RACE_FOLDS]
+            tried.sort(key=lambda kernel: self._promise(done[kernel]))
+            kept = tried[: (len(tried) + 1) // 2]
+            self.clock.total -= (len(kernels) - len(kept)) * (n_folds - RACE_FOLDS)
+            kernels = {kernel: kernels[kernel] for kernel in kept}
+        self._work(kernels, losses, done, n_folds, deadline)
+        for kernel, Cs in kernels.items():
+            if len(done[kernel]) == n_folds:
+                self._collect(kernel, losses, Cs, done[kernel])
+
+    def _work(
+        self,
+        kernels: dict[KernelChoice, Array],
+        losses: list[LossChoice],
+        done: dict[KernelChoice, list[Any]],
+        n_folds: int,
+        deadline: float | None,
+    ) -> None:
+        """Go on to `n_folds` folds of each kernel; writes into `done`."""
+        todo = [(kernel, fold) for kernel in kernels for fold in range(len(done[kernel]), n_folds)]
+        must = 0 if self.found else sum(kernel == todo[0][0] for kernel, _ in todo)
 
         def tasks() -> Iterator[Any]:
             for at, (kernel, fold) in enumerate(todo):
-                late = deadline is not None and time.monotonic() > deadline
-                if late and (self.found or at >= len(self.splits)):
+                if at >= must and deadline is not None and time.monotonic() > deadline:
                     return
                 rows, (train, test) = self.splits[fold][0], self.folds(kernel.scaling)[fold]
                 yield delayed(held_out_scores)(
@@ -467,14 +495,16 @@ class _Search:
                 )
 
         parts = Parallel(n_jobs=self.n_jobs, return_as="generator", pre_dispatch="n_jobs")(tasks())
-        folds: list[Any] = []
-        for at, part in enumerate(parts):
-            folds.append(part)
+        for (kernel, _), part in zip(todo, parts, strict=False):
+            done[kernel].append(part)
             self.clock.tick()
-            if len(folds) == len(self.splits):
-                kernel = todo[at][0]
-                self._collect(kernel, losses, kernels[kernel], folds)
-                folds = []
+
+    def _promise(self, parts: list[Any]) -> float:
+        """The least criterion of a kernel on the folds it has been tried on."""
+        rows = np.concatenate([test for _, test in self.splits[: len(parts)]])
+        scores = np.concatenate(parts, axis=2)
+        y, weight = self.y[rows], self.weight[rows]
+        return min(_judge(s, y, weight, self.costs)[0] for s in scores.reshape(-1, *scores.shape[2:]))
 
     def _collect(self, kernel: KernelChoice, losses: list[LossChoice], Cs: Array, folds: list[Any]) -> None:
         scores = np.full((len(losses), len(Cs), len(self.y), len(self.costs.classes)), np.nan, np.float32)
