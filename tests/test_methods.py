@@ -206,6 +206,6 @@ def test_trees_with_bayes_rule(name, monkeypatch):
     trained = method(problem, costs)
     if name == "boosting":
         assert trained.params["max_iter"] in (25, 50)
-    P = getattr(rivals, name)(problem.whole(X[60:]), trained.params, problem.seed)[-1][1]
+    P = getattr(rivals, name)(problem.whole(X[60:]), trained.params, problem.seed, final=True)[-1][1]
     np.testing.assert_allclose(P.sum(axis=1), 1)
     np.testing.assert_array_equal(trained.predict(X[60:]), rivals.bayes_rule(P, costs))
