@@ -246,6 +246,13 @@ class ApportionedSVCCV(ClassifierMixin, BaseEstimator):
         kernels, losses = self._candidates(X, costs)
         self.classes_, self.costs_, self.class_weight_total_ = classes, costs.array, counts
 
+        if len(y) > KERNEL_ROWS and any(kernel.kernel != "linear" for kernel in kernels):
+            warnings.warn(
+                f"{len(y)} rows are too many for exact kernels (at most {KERNEL_ROWS}): the machines are fitted on "
+                f"{COMPONENTS} Nystroem features in their place.",
+                UserWarning,
+                stacklevel=3,
+            )
         rows = _sample(y, self.random_state)
         splits = _splits(self.cv, X[rows], y[rows], self.random_state)
         clock = _Clock(self, started, len(kernels) * len(splits))

@@ -1,0 +1,347 @@
+"""ApportionedSVCCV: what it chooses, how it averages, what it does with time, and what it says to bad input."""
+
+import time
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.datasets import load_breast_cancer, load_iris, make_classification
+from sklearn.metrics.pairwise import laplacian_kernel, rbf_kernel
+from sklearn.model_selection import GridSearchCV, StratifiedKFold, train_test_split
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import apportion.tuning as tuning
+from apportion import ApportionedSVC, ApportionedSVCCV, check_costs, expected_cost
+from apportion.calibration import calibrate, decide, temperature
+from apportion.losses import loss_table
+from apportion.paths import hinge_path, with_intercept
+from apportion.search import KernelChoice, LossChoice, held_out_scores, kernel_matrices
+
+SMALL = {"kernels": ("rbf",), "gammas": (0.05, 0.2), "Cs": (1, 10), "scaling": "standard", "n_machines": 3}
+
+
+@pytest.fixture(scope="module")
+def iris():
+    X, y = load_iris(return_X_y=True)
+    return X, np.array(["setosa", "versicolor", "virginica"])[y]
+
+
+@pytest.fixture(scope="module")
+def fitted(iris):
+    return ApportionedSVCCV({"setosa": 1, "versicolor": 1, "virginica": 5}, **SMALL).fit(*iris)
+
+
+# ---------------------------------------------------------------- the path over C
+
+
+@pytest.mark.parametrize(("p", "q"), [(0.0, 1.0), (1.0, 0.0), (0.5, 0.5)])
+def test_a_path_meets_the_exact_machine_at_every_C(p, q):
+    X, y = make_classification(120, 5, random_state=0, flip_y=0.1)
+    K, theta, Cs = rbf_kernel(X, gamma=0.2), np.array([1.0, 5.0]), np.array([0.1, 1.0, 30.0])
+    sign = np.where(y == 0, 1.0, -1.0)
+    beta, b, gap = hinge_path(with_intercept(K), sign, theta[y] ** p, theta[y] ** q, Cs, tol=1e-5)
+    assert gap.max() <= 1e-5
+    for c, C in enumerate(Cs):
+        exact = ApportionedSVC(
+            [1, 5], margin_power=p, slack_power=q, kernel="precomputed", C=C, tol=1e-7
+        ).fit(K, y)
+        ours, theirs = K @ beta[c] + b[c], exact._raw_scores(K)[:, 0]
+        assert np.abs(ours - theirs).max() < 0.03 * np.abs(theirs).max()
+        hinges = np.maximum(theta[y] ** p - sign * ours, 0)
+        objective = 0.5 * (beta[c] @ K @ beta[c] + b[c] ** 2) + C * (theta[y] ** q @ hinges)
+        # the estimator holds both mirrored outputs
+        assert 2 * objective == pytest.approx(exact.objective_, rel=1e-4)
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "laplacian", "linear"])
+def test_kernel_matrices_are_those_of_scikit_learn(kernel):
+    A, B = np.random.default_rng(0).normal(size=(7, 3)), np.random.default_rng(1).normal(size=(4, 3))
+    form = {"rbf": rbf_kernel, "laplacian": laplacian_kernel, "linear": lambda a, b, gamma: a @ b.T}[kernel]
+    K, K_test = kernel_matrices(KernelChoice("none", kernel, 0.3), A, B)
+    np.testing.assert_allclose(K, form(A, A, gamma=0.3), atol=1e-12)
+    np.testing.assert_allclose(K_test, form(B, A, gamma=0.3), atol=1e-12)
+
+
+@pytest.mark.parametrize("loss", ["apportioned", "pairwise", "lee-lin-wahba"])
+def test_held_out_scores_decide_as_the_machine_does(iris, loss):
+    X, y = StandardScaler().fit_transform(iris[0]), np.unique(iris[1], return_inverse=True)[1]
+    costs = check_costs([1, 1, 5], np.arange(3))
+    train, test = next(StratifiedKFold(3, shuffle=True, random_state=0).split(X, y))
+    choice = LossChoice(loss, 0.0, 1.0)
+    scores = held_out_scores(
+        KernelChoice("none", "rbf", 0.2),
+        [choice],
+        np.array([2.0]),
+        costs,
+        X[train],
+        y[train],
+        np.ones(len(train)),
+        X[test],
+    )
+    machine = ApportionedSVC([1, 1, 5], loss=loss, margin_power=0, slack_power=1, gamma=0.2, C=2).fit(
+        X[train], y[train]
+    )
+    assert np.mean(scores[0, 0].argmax(axis=1) == machine.predict(X[test])) > 0.95
+
+
+# ---------------------------------------------------------------- calibration
+
+
+def test_temperature_is_the_best_of_a_fine_grid():
+    rng = np.random.default_rng(0)
+    y = rng.integers(3, size=200)
+    scores, weight = 3 * np.eye(3)[y] + 2 * rng.normal(size=(200, 3)), rng.uniform(0.5, 2, size=200)
+
+    def loss(a):
+        z = a * scores
+        return float(weight @ (np.log(np.exp(z).sum(axis=1)) - z[np.arange(200), y]) / weight.sum())
+
+    a, least = temperature(scores, y, weight)
+    assert least == pytest.approx(loss(a))
+    assert least <= min(loss(t) for t in np.geomspace(0.01, 10, 200)) * 1.02
+
+
+def test_calibration_recovers_probabilities_and_trusts_the_machine_without_data():
+    rng = np.random.default_rng(0)
+    S, theta = rng.normal(size=(20_000, 3)), np.array([1.0, 5.0, 2.0])
+    logits = 2 * S + [0.0, 1.0, -1.0] - np.log(theta)
+    P = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    y = (P.cumsum(axis=1) < rng.uniform(size=(len(S), 1))).sum(axis=1)
+    np.testing.assert_allclose(calibrate(S, y, np.ones(len(S)), theta)(S), P, atol=0.03)
+    nothing = calibrate(S[:3], y[:3], np.full(3, 1e-9), theta)(S)
+    costs = check_costs(theta, np.arange(3))
+    np.testing.assert_array_equal(decide(nothing, costs), S.argmax(axis=1))
+
+
+def test_decisions_are_those_of_least_expected_cost():
+    rng = np.random.default_rng(0)
+    P, matrix = rng.dirichlet(np.ones(4), size=50), rng.uniform(1, 9, size=(4, 4)) * (1 - np.eye(4))
+    expected = [min(range(4), key=lambda j: sum(p[c] * matrix[c, j] for c in range(4))) for p in P]
+    assert decide(P, check_costs(matrix, np.arange(4))).tolist() == expected
+
+
+# ---------------------------------------------------------------- the estimator
+
+
+def test_predictions_are_the_bayes_rule_on_the_average(fitted, iris):
+    X, _ = iris
+    P = fitted.predict_proba(X)
+    np.testing.assert_allclose(P.sum(axis=1), 1)
+    costs = check_costs(fitted.costs_, fitted.classes_)
+    np.testing.assert_array_equal(fitted.predict(X), fitted.classes_[decide(P, costs)])
+    assert fitted.dual_gap_ <= 1e-3
+    assert len(fitted.machines_) == 3
+    assert (
+        fitted.best_params_
+        == fitted.cv_results_["params"][int(np.argmin(fitted.cv_results_["rank_test_score"]))]
+    )
+
+
+def test_held_out_probabilities_are_of_rows_not_seen(fitted, iris):
+    _, y = iris
+    assert fitted.held_out_proba_.shape == (150, 3)
+    assert fitted.held_out_rows_.tolist() == list(range(150))
+    costs = check_costs(fitted.costs_, fitted.classes_)
+    decided = fitted.classes_[decide(fitted.held_out_proba_, costs)]
+    assert fitted.best_cost_ == pytest.approx(expected_cost(y, decided, costs=fitted.costs))
+
+
+def test_results_read_as_those_of_scikit_learn(fitted):
+    results = fitted.cv_results_
+    n = len(results["params"])
+    splits = np.array([results[f"split{s}_test_score"] for s in range(5)])
+    np.testing.assert_allclose(results["mean_test_score"], splits.mean(axis=0))
+    assert np.all(results["mean_test_score"] <= 0)
+    assert {len(v) for v in results.values()} == {n}
+    assert {p["loss"] for p in results["params"]} == {"apportioned", "pairwise", "lee-lin-wahba"}
+    assert results["param_C"].tolist() == [p["C"] for p in results["params"]]
+
+
+def test_equal_data_give_equal_machines_with_any_number_of_jobs(iris):
+    X, y = iris
+    one = ApportionedSVCCV([1, 1, 5], **SMALL).fit(X, y).predict_proba(X)
+    two = ApportionedSVCCV([1, 1, 5], n_jobs=2, **SMALL).fit(X, y).predict_proba(X)
+    np.testing.assert_array_equal(one, two)
+
+
+def test_it_costs_less_than_the_untuned_machine():
+    X, y = load_breast_cancer(return_X_y=True)
+    A, B, a, b = train_test_split(X, y, stratify=y, random_state=0, test_size=0.5)
+    costs = {0: 10, 1: 1}
+    tuned = ApportionedSVCCV(costs, kernels=("rbf", "linear")).fit(A, a)
+    scale = StandardScaler().fit(A)
+    plain = ApportionedSVC(costs).fit(scale.transform(A), a)
+    ours = expected_cost(b, tuned.predict(B), costs=costs)
+    assert ours < expected_cost(b, plain.predict(scale.transform(B)), costs=costs)
+
+
+def test_reapportion_decides_anew_with_the_same_probabilities(fitted, iris):
+    X, _ = iris
+    other = fitted.reapportion({"setosa": 1, "versicolor": 50, "virginica": 1})
+    np.testing.assert_array_equal(other.predict_proba(X), fitted.predict_proba(X))
+    assert (other.predict(X) == "versicolor").sum() > (fitted.predict(X) == "versicolor").sum()
+    np.testing.assert_array_equal(fitted.reapportion(fitted.costs).predict(X), fitted.predict(X))
+
+
+def test_a_cost_matrix_enters_the_decision(iris):
+    X, y = iris
+    matrix = np.array([[0, 1, 1], [1, 0, 40], [1, 1, 0]])
+    machine = ApportionedSVCCV(matrix, **SMALL).fit(X, y)
+    errors = (y == "versicolor") & (machine.predict(X) == "virginica")
+    assert errors.sum() == 0
+    np.testing.assert_array_equal(
+        machine.predict(X), machine.classes_[np.argmin(machine.predict_proba(X) @ matrix, axis=1)]
+    )
+
+
+def test_sparse_data_have_linear_candidates(iris):
+    X, y = iris
+    machine = ApportionedSVCCV([1, 1, 5], Cs=(0.1, 1, 10)).fit(sparse.csr_matrix(X), y)
+    assert {p["kernel"] for p in machine.cv_results_["params"]} == {"linear"}
+    assert np.mean(machine.predict(sparse.csr_matrix(X)) == y) > 0.9
+
+
+def test_weights_count_and_rows_without_weight_are_not_there(iris):
+    X, y = iris
+    weight = np.ones(150)
+    weight[y == "setosa"] = 0
+    machine = ApportionedSVCCV({"versicolor": 1, "virginica": 5}, **SMALL).fit(X, y, sample_weight=weight)
+    assert machine.classes_.tolist() == ["versicolor", "virginica"]
+    np.testing.assert_array_equal(
+        machine.predict(X[50:]), ApportionedSVCCV([1, 5], **SMALL).fit(X[50:], y[50:]).predict(X[50:])
+    )
+
+
+def test_a_sample_is_searched_and_all_rows_are_fitted(monkeypatch):
+    monkeypatch.setattr(tuning, "SEARCH_ROWS", 200)
+    X, y = make_classification(600, 6, random_state=0)
+    machine = ApportionedSVCCV([1, 5], **SMALL).fit(X, y)
+    assert len(machine.held_out_rows_) == 200
+    assert max(m[-1].support_.max() for m in machine.machines_) > 300
+    assert np.mean(machine.predict(X) == y) > 0.7
+
+
+def test_too_many_rows_for_kernels_have_nystroem_features_and_it_says_so(monkeypatch):
+    monkeypatch.setattr(tuning, "KERNEL_ROWS", 300)
+    monkeypatch.setattr(tuning, "COMPONENTS", 40)
+    X, y = make_classification(400, 6, random_state=0)
+    with pytest.warns(UserWarning, match="Nystroem"):
+        machine = ApportionedSVCCV([1, 5], **SMALL).fit(X, y)
+    assert [type(step).__name__ for _, step in machine.machines_[0].steps[1:]] == [
+        "Nystroem",
+        "ApportionedLinearSVC",
+    ]
+    assert machine.predict(X).shape == (400,)
+
+
+def test_time_is_kept_and_what_was_found_is_used(iris):
+    X, y = iris
+    start = time.monotonic()
+    machine = ApportionedSVCCV([1, 1, 5], max_time=1e-6).fit(X, y)
+    spent = time.monotonic() - start
+    assert len(machine.machines_) == 1
+    assert len({(p["kernel"], p["gamma"], p["scaling"]) for p in machine.cv_results_["params"]}) == 1
+    full = ApportionedSVCCV([1, 1, 5]).fit(X, y)
+    assert spent < time.monotonic() - start
+    assert len(full.machines_) == 30
+
+
+def test_progress_counts_every_task(iris):
+    seen = []
+    machine = ApportionedSVCCV([1, 1, 5], **SMALL)
+    machine._progress = lambda done, total: seen.append((done, total))
+    machine.fit(*iris)
+    assert [done for done, _ in seen] == list(range(1, len(seen) + 1))
+    assert seen[-1][0] == seen[-1][1]
+
+
+def test_verbose_says_how_long_it_will_take(iris, capsys):
+    ApportionedSVCCV(verbose=1, **SMALL).fit(*iris)
+    assert "s left" in capsys.readouterr().out
+
+
+def test_a_search_without_refit_has_results_and_no_predictions(iris):
+    machine = ApportionedSVCCV(refit=False, **SMALL).fit(*iris)
+    assert machine.cv_results_["params"]
+    with pytest.raises(ValueError, match="refit=False"):
+        machine.predict(iris[0])
+
+
+def test_an_interrupted_fit_leaves_the_estimator_as_it_was(fitted, iris):
+    machine = clone(fitted)
+    machine.fit(*iris)
+    before = dict(vars(machine))
+
+    def stop(done, total):
+        raise KeyboardInterrupt
+
+    machine._progress = stop
+    with pytest.raises(KeyboardInterrupt):
+        machine.fit(*iris)
+    assert vars(machine).keys() - {"_progress"} == before.keys()
+    assert machine.machines_ is before["machines_"]
+
+
+def test_it_may_be_searched_over_itself(iris):
+    search = GridSearchCV(ApportionedSVCCV([1, 1, 5], **SMALL), {"n_machines": [1, 2]}, cv=2).fit(*iris)
+    assert search.best_params_["n_machines"] in (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"kernels": ("cubic",)}, "kernels=.*allowed"),
+        ({"kernels": ()}, "kernels="),
+        ({"kernels": "rbf"}, "kernels='rbf'.*tuple"),
+        ({"losses": ("hinge",)}, "losses="),
+        ({"scaling": "log"}, "scaling='log'"),
+        ({"Cs": (1, -1)}, "Cs="),
+        ({"Cs": ()}, "Cs="),
+        ({"gammas": [0]}, "gammas="),
+        ({"gammas": {"rbf": [1]}}, "gammas=.*'laplacian'"),
+        ({"powers": (1, 0)}, "powers="),
+        ({"powers": [("a", 1)]}, "powers="),
+        ({"n_machines": 0}, "n_machines=0"),
+        ({"n_machines": "few"}, "n_machines='few'"),
+        ({"max_time": 0}, "max_time=0"),
+        ({"cv": 1}, "cv=1"),
+        ({"cv": [([0, 1], [2]), ([0, 2], [1])]}, "cv="),
+        ({"costs": [1, 2]}, "costs"),
+        ({"costs": "unfair"}, "costs='unfair'"),
+    ],
+)
+def test_bad_parameters_are_named(iris, params, message):
+    with pytest.raises(ValueError, match=message):
+        ApportionedSVCCV(**params).fit(*iris)
+
+
+def test_one_class_is_not_enough(iris):
+    with pytest.raises(ValueError, match="at least 2 classes"):
+        ApportionedSVCCV(**SMALL).fit(iris[0], ["a"] * 150)
+
+
+def test_tables_of_the_search_are_the_losses_own():
+    costs = check_costs([1.0, 2.0, 5.0], np.arange(3))
+    ours, theirs = (
+        LossChoice("pairwise", 0.5, 0.5).table(costs),
+        loss_table("pairwise", costs, margin_power=0.5, slack_power=0.5),
+    )
+    np.testing.assert_array_equal(ours.margins, theirs.margins)
+    np.testing.assert_array_equal(ours.weights, theirs.weights)
+
+
+# rows fall into folds, so that a row of weight 2 is not the row twice: as for every search of scikit-learn
+REASON = {
+    "check_sample_weight_equivalence_on_dense_data": "folds are drawn by rows",
+    "check_sample_weight_equivalence_on_sparse_data": "folds are drawn by rows",
+}
+
+
+@parametrize_with_checks(
+    [ApportionedSVCCV(Cs=(1,), gammas=(0.5,), powers=((0, 1),), n_machines=2, cv=2)],
+    expected_failed_checks=lambda estimator: REASON,
+)
+def test_estimator_checks(estimator, check):
+    check(estimator)
