@@ -137,8 +137,10 @@ def test_logistic_with_bayes_rule(problem):
     np.testing.assert_array_equal(trained.predict(X_test), np.argmin(risk, axis=1))
 
 
-def test_bias_shift_finds_the_best_threshold():
+@pytest.mark.parametrize("ties", [False, True])
+def test_bias_shift_finds_the_best_threshold(ties):
     X, y = data(2, n=100, seed=3)
+    X = (X > X.mean(axis=0)).astype(float) if ties else X  # few different rows: equal scores
     problem, costs = Problem(X, y), check_costs([1.0, 4.0], range(2))
     trained = METHODS["bias-shift"].train(problem, costs)
     width, C = trained.params["width"], trained.params["C"]

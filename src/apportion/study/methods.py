@@ -153,7 +153,7 @@ _ALL = (
     _multiclass("lee-lin-wahba", "Lee-Lin-Wahba", Apportioned("lee-lin-wahba", **COUPLED)),
     _multiclass("reinforced", "Reinforced", Apportioned("reinforced", **COUPLED)),
     _kernel("paper", "The paper's machine", Apportioned("apportioned", 1.0, 0.0, None)),
-    Method("bias-shift", "Bias shift", rivals.shift_bias, classes="two", settings=_GRID),
+    Method("bias-shift", "Bias shift", rivals.shift_bias, classes="two", version=2, settings=_GRID),
     _kernel("wsvm-size", "WSVM, inverse class size", rivals.inverse_size),
     _kernel("wsvm-kpcm", "WSVM, possibilistic c-means", rivals.possibilistic),
     _probability("logistic", "Logistic regression + Bayes", _LINEAR),

@@ -246,8 +246,8 @@ def shift_bias(problem: Problem, costs: Costs) -> Trained:
         cost = second * np.append(0, np.cumsum(ranked == 1)) + first * np.append(
             np.cumsum((ranked == 0)[::-1])[::-1], 0
         )
-        i = int(cost.argmin())
         edges = np.concatenate([[score.min() - 1], score[order], [score.max() + 1]])
+        i = int(np.where(edges[:-1] < edges[1:], cost, np.inf).argmin())  # no threshold parts equal scores
         return float((edges[i] + edges[i + 1]) / 2), float(cost[i] / len(score))
 
     found = [(best_threshold(score), params) for params, score in problem.once("bias shift", scores)]
