@@ -1,4 +1,4 @@
-"""The search of ApportionedSVCCV against GridSearchCV(SVC), on the paper's grid: the same 110 points, the same 5 folds, one process.
+"""The search of ApportionedSVCCV against GridSearchCV(SVC), on the paper's grid: 110 points, the same 5 folds, one process.
 
     python benchmarks/search.py [--tables vehicle german diabetes] [--repeats 1]     -> results/search.json
 
