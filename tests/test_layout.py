@@ -33,6 +33,7 @@ ORDER = (
     "guarantees",
     "nets",
     "neural",
+    "partitions",
     "cluster",
     "frames",
     "_onnx",

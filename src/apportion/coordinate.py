@@ -451,11 +451,13 @@ def solve_outputs(
     tol: float,
     max_iter: int,
     shift: Array | None = None,
+    base: Array | None = None,
     alpha: Array | None = None,
     watch: Watch | None = None,
 ) -> tuple[Array, Array, Array, float, float, int]:
     """A few outputs that share no slack: sign, margin, box (m, k) with m <= LANES; X dense or CSR.
 
+    With `base` (m, d) the penalty is 1/2 |W - base|^2: what examples held elsewhere pull, as `shift` for the intercept.
     Returns W (m, d), intercepts (m,), alpha (n, m), primal, gap and the number of sweeps.
     """
     rows, squares = _csr_or_dense(X)
@@ -477,6 +479,11 @@ def solve_outputs(
         total[:m] = beta.sum(axis=0)
         pull = X.T @ beta  # (d, m)
         W[0] = np.pad(pull, ((0, 0), (0, lanes - m))) if csr else pull.T
+    fixed: Any = 0.0
+    if base is not None:
+        fixed = np.zeros_like(W)
+        (fixed[0, :, :m] if csr else fixed[0].T)[:] = base.T
+        W += fixed
     h = np.maximum(squares + t, TINY)
     reach = np.full(lanes, HUGE)
 
@@ -487,7 +494,7 @@ def solve_outputs(
 
     def certify() -> tuple[float, float]:
         hinge, gap = _certify_outputs(rows, y, weight, signs, margins, boxes, b + t * total, W, a)
-        return 0.5 * float((W**2).sum() + t * (total**2).sum()) + hinge, gap
+        return 0.5 * float(((W - fixed) ** 2).sum() + t * (total**2).sum()) + hinge, gap
 
     primal, gap, sweeps = _ascend(
         sweep,
@@ -516,6 +523,7 @@ def solve_table(
     tol: float,
     max_iter: int,
     shift: Array | None = None,
+    base: Array | None = None,
     alpha: Array | None = None,
     watch: Watch | None = None,
 ) -> tuple[Array, Array, Array, float, float, int]:
@@ -533,10 +541,18 @@ def solve_table(
     total = np.zeros(groups * lanes)
     if alpha is not None:
         a[:] = feasible(alpha, boxes[y] * weight[:, None], shared)
-        beta = np.einsum("ir,irm->im", a, wide[y])
+        beta = np.empty((n, groups * lanes))
+        for c in range(len(codes)):  # no (n, R, m) array
+            members = y == c
+            beta[members] = a[members] @ wide[c]
         total[:] = beta.sum(axis=0)
         pull = X.T @ beta
         W[:] = pull.reshape(d, groups, lanes).transpose(1, 0, 2) if csr else pull.T[None]
+    fixed: Any = 0.0
+    if base is not None:
+        wide_base = np.pad(base.T, ((0, 0), (0, groups * lanes - m)))  # (d, outputs)
+        fixed = wide_base.reshape(d, groups, lanes).transpose(1, 0, 2) if csr else wide_base.T[None]
+        W += fixed
     h = np.maximum(squares + t, TINY)
     reach = np.full(1, HUGE)
     scores, change = np.empty((2, groups, lanes))
@@ -549,7 +565,7 @@ def solve_table(
         hinge, gap = _certify_table(
             rows, y, weight, wide, margins, boxes, shared, b + t * total, W, a, scores
         )
-        return 0.5 * float((W**2).sum() + t * (total**2).sum()) + hinge, gap
+        return 0.5 * float(((W - fixed) ** 2).sum() + t * (total**2).sum()) + hinge, gap
 
     primal, gap, sweeps = _ascend(
         sweep,
