@@ -19,8 +19,8 @@ y = np.repeat(["dear", "cheap"], 40)
 costs = {"dear": 10, "cheap": 1}
 
 # %%
-# Both machines without slack (C is large or infinite), so that only the geometry is seen. Dashed: the support
-# hyperplanes, up to which the examples of a class come.
+# Both machines without slack (C is large or infinite), so that only the geometry is seen. Dashed, where the machine is
+# ours: the support hyperplanes, up to which the examples of a class come.
 
 machines = {
     "SVC, class_weight 10 : 1": SVC(kernel="linear", C=1e6, class_weight=costs),

@@ -21,9 +21,9 @@ names = ["barolo", "grignolino", "barbera"]
 y = pd.Series(data.target).map(dict(enumerate(names))).to_numpy(dtype=str)
 
 # %%
-# Selling a barbera as a barolo angers the customers; selling a barolo too cheaply costs a little.
+# Selling a barbera as a barolo angers the customers; the other way round there is only money lost.
 
-costs = pd.DataFrame([[0, 2, 1], [8, 0, 1], [10, 2, 0]], index=names, columns=names)
+costs = pd.DataFrame([[0, 2, 3], [4, 0, 1], [10, 2, 0]], index=names, columns=names)
 print(costs)
 
 # %%

@@ -1,17 +1,24 @@
 """What README.md and docs/ show works.
 
 Blocks marked `python run` are run, those of a file one after the other in one namespace; other python blocks
-must at least be Python. Targets of make must exist, links must lead somewhere.
+must at least be Python. Blocks marked `bash run` are run beside a small patients.csv. Targets of make must exist,
+links must lead somewhere.
 """
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+from sklearn.datasets import load_breast_cancer
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
-MUST_RUN = {"README.md", "docs/costs.md", "docs/losses.md", "docs/solver.md"}
+MUST_RUN = {"README.md", "docs/costs.md", "docs/losses.md", "docs/solver.md", "docs/start.md"}
+FEWER = " --methods logistic,threshold --folds 2"  # of what `compare` would do for minutes
 
 
 def blocks(page, language):
@@ -25,8 +32,8 @@ def compiled(page, line, code):
     return compile("\n" * (line - 1) + code, str(page), "exec")  # errors then name the line of the page
 
 
-def runnable(page):
-    return [(line, code) for words, line, code in blocks(page, "python") if "run" in words]
+def runnable(page, language="python"):
+    return [(line, code) for words, line, code in blocks(page, language) if "run" in words]
 
 
 def name(page):
@@ -40,8 +47,39 @@ def test_runnable_blocks_run(page):
         exec(compiled(page, line, code), namespace)
 
 
+@pytest.fixture
+def patients(tmp_path):
+    """A folder with patients.csv: numbers, a category, a missing value, and the finding."""
+    pytest.importorskip("typer")
+    data = load_breast_cancer(as_frame=True)
+    table = data.data.iloc[:80, :3].round(2)
+    table["ward"] = np.where(np.arange(80) % 3 == 0, "north", "south")
+    table.iloc[5, 0] = np.nan
+    table["finding"] = data.target_names[data.target[:80]]
+    table.to_csv(tmp_path / "patients.csv", index=False)
+    return tmp_path
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if runnable(page, "bash")], ids=name)
+def test_commands_run(page, patients):
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    for _, code in runnable(page, "bash"):
+        lines = [line + FEWER * line.startswith("apportion compare") for line in code.splitlines()]
+        done = subprocess.run(
+            ["bash", "-e", "-c", "\n".join(lines)],
+            cwd=patients,
+            env={**os.environ, "PATH": path},
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stderr
+        written = re.findall(r" -o (\S+)", code)
+        assert written and all((patients / file).stat().st_size > 0 for file in written)
+
+
 def test_the_main_pages_have_blocks_that_are_run():
     assert {name(page) for page in PAGES if runnable(page)} >= MUST_RUN
+    assert runnable(ROOT / "README.md", "bash")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
