@@ -9,7 +9,6 @@ loading a file executes nothing in it.
 import tempfile
 from pathlib import Path
 
-import matplotlib.pyplot as plt
 from sklearn.datasets import load_breast_cancer
 from sklearn.model_selection import train_test_split
 
@@ -43,5 +42,4 @@ print("same decisions:", bool((again.predict(X_test) == machine.predict(X_test))
 # %%
 # How sure it is: by how much the score of the true class leads that of the other. Below zero are the errors.
 
-MarginDistributionDisplay.from_estimator(again, X_test, y_test)
-plt.show()
+display = MarginDistributionDisplay.from_estimator(again, X_test, y_test)
