@@ -152,7 +152,7 @@ def test_reasons():
     assert "agrees" in why_cell(entry("diabetes", "paper", 0.343), diabetes)
     assert "90 of 768 rows" in why_cell(entry("diabetes", "csovo"), diabetes)
     assert "3 x 2 points for 11 x 10" in why_cell(entry("diabetes", "csovo"), diabetes)
-    assert "one-vs-one" in why_cell(entry("diabetes", "csova"), diabetes)
+    assert "one-vs-one" not in why_cell(entry("diabetes", "csova"), diabetes)  # the same for two classes
     assert why_cell(entry("diabetes", "apportioned"), diabetes) == "not in the paper"
     iris = {
         "data": "iris",
@@ -165,6 +165,7 @@ def test_reasons():
         "dear": "setosa",
     }
     assert "not named; here setosa" in why_cell(entry("iris", "paper"), iris)
+    assert "one-vs-one" in why_cell(entry("iris", "csova"), iris)
     assert "ID number" in why_data({**german, "data": "breast", "n": 683, "d": 9, "columns": 9})
 
 

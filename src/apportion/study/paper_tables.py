@@ -100,7 +100,7 @@ def why_cell(entry: Entry, fact: Entry) -> str:
         reasons.append(f"their dear class is drawn and not named; here {fact['dear']}")
     if entry["rows"] < fact["n"]:
         reasons.append(f"{entry['rows']} of {fact['n']} rows: fewer to learn from")
-    if THEIRS[entry["method"]]:
+    if THEIRS[entry["method"]] and not (entry["method"] == "csova" and fact["k"] == 2):
         reasons.append(THEIRS[entry["method"]])
     if entry["grid"] not in (Grid().describe(entry["method"]), "its own"):
         reasons.append(f"{entry['grid']} points for {Grid().describe(entry['method'])}")
@@ -113,19 +113,22 @@ def why_cell(entry: Entry, fact: Entry) -> str:
 def data_table(facts: Sequence[Entry]) -> str:
     """Table 2."""
     head = ["data", "paper: classes, rows, columns", "ours", "dear class (cost, share)", "why they differ"]
-    return markdown(
-        head,
+    lines = [
         [
-            [
-                fact["data"],
-                ", ".join(map(str, DATA[fact["data"]])),
-                f"{fact['k']}, {fact['n']}, {fact['d']}",
-                f"{fact['dear']} ({fact['cost']:g}, {fact['share']:.1%})",
-                why_data(fact),
-            ]
-            for fact in facts
-        ],
-    )
+            fact["data"],
+            ", ".join(map(str, DATA[fact["data"]])),
+            f"{fact['k']}, {fact['n']}, {fact['d']}",
+            f"{fact['dear']} ({fact['cost']:g}, {fact['share']:.1%})",
+            why_data(fact),
+        ]
+        for fact in facts
+    ]
+    return _words_last(markdown(head, lines))
+
+
+def _words_last(table: str) -> str:
+    """The last column is text, and begins at its left."""
+    return table.replace("---: |\n", "--- |\n", 1)
 
 
 def _beside(mine: str, theirs: str) -> str:
@@ -180,7 +183,7 @@ def long_table(results: dict[str, Any]) -> str:
                 why_cell(entry, facts[entry["data"]]),
             ]
         )
-    return markdown(head, lines)
+    return _words_last(markdown(head, lines))
 
 
 def claim_table(results: dict[str, Any]) -> str:
@@ -191,29 +194,30 @@ def claim_table(results: dict[str, Any]) -> str:
         names = [name for name in DATA if (name, "paper") in by and (name, method) in by]
         if method == "paper" or not names:
             continue
-        column = [(papers(name, "paper"), papers(name, method)) for name in names]
-        said = [a[0] / b[0] for a, b in column if a and b]
+        pairs = [(papers(name, "paper"), papers(name, method)) for name in names]
+        said = [(a[0], b[0]) for a, b in pairs if a and b]
+        ratio = sum(a for a, _ in said) / sum(b for _, b in said) if said else None
         mine, theirs = (np.array([by[name, m] for name in names]) for m in ("paper", method))
         lines.append(
             [
                 LABELS[method],
                 str(len(names)),
-                f"{100 * (1 - np.mean(said)):+.1f} %" if said else "",
+                "" if ratio is None else f"{100 * (1 - ratio):+.1f} %",
                 f"{100 * (1 - mine.mean() / theirs.mean()):+.1f} %",
                 f"{int(np.sum(mine < theirs - 1e-9))} / {int(np.sum(np.abs(mine - theirs) <= 1e-9))} / "
                 f"{int(np.sum(mine > theirs + 1e-9))}",
             ]
         )
-    head = ["against", "tables", "lower by, in the paper (mean of the tables)", "in ours (of the mean cost)"]
+    head = ["against", "tables", "mean cost lower by, in the paper", "in ours"]
     return markdown([*head, "cheaper / same / dearer in ours"], lines)
 
 
 def page_text(results: dict[str, Any]) -> str:
     """All tables, as Markdown."""
-    seconds = sum(entry["seconds"] for entry in results["entries"])
+    missing = [name for name in DATA if name not in {entry["data"] for entry in results["entries"]}]
     return "\n".join(
         [
-            f"Protocol: {results['protocol']}. Computing time of all cells: {seconds / 60:.0f} minutes.\n",
+            f"Protocol: {results['protocol']}.{' Not run: ' + ', '.join(missing) + '.' if missing else ''}\n",
             "### Table 2: the data\n",
             data_table(results["tables"]),
             "### Table 3: cost, and sensitivity of the dear class\n",
