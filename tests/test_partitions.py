@@ -113,7 +113,7 @@ def test_little_room_makes_teams_and_forgets_atoms_and_still_arrives(monkeypatch
 def test_fewer_rounds_than_adding_the_updates():
     """CoCoA+: sigma = number of parts, the new alphas are taken whole, W is what they pull."""
     problem = make_problem("apportioned", C=0.01)
-    parts, whole = make_parts(problem, 8, n=4000)
+    parts, _ = make_parts(problem, 8, n=4000)
     added, gap, rounds = Rounds(problem, 8, [1] * 8), 1.0, 0
     added.sigma = 8.0
     while gap > 1e-3 and rounds < 500:

@@ -243,11 +243,14 @@ class Rounds:
         D = self.shape[0] * self.shape[1] // B
         self.keep = int(np.clip(ROOM // (8 * B * D * T), LEAST, ATOMS))
         self.count = 0  # of the atoms there are; the arrays have room for all that will be
-        self.pulls, self.gains = np.empty((B, self.keep, T, D)), np.zeros((B, self.keep, T))
-        self.shares = np.zeros((B, self.keep, T))
-        self.own = np.zeros((B, T, D))  # sum of share * pull of each team
-        self.best, self.reach = np.zeros((B, D)), np.full(B, 0.5)
-        self.primals, self.duals = np.full(B, np.inf), np.zeros(B)
+        self.pulls: Array = np.empty((B, self.keep, T, D))
+        self.gains: Array = np.zeros((B, self.keep, T))
+        self.shares: Array = np.zeros((B, self.keep, T))
+        self.own: Array = np.zeros((B, T, D))  # sum of share * pull of each team
+        self.best: Array = np.zeros((B, D))
+        self.reach: Array = np.full(B, 0.5)
+        self.primals: Array = np.full(B, np.inf)
+        self.duals: Array = np.zeros(B)
         self.sigma = max(0.5 * self.team_sizes.sum(), 1.0)
         self.n_iter = 0
 
@@ -314,9 +317,9 @@ class Rounds:
 
     def _put_together(self, b: int, tol: float) -> None:
         """Shares, sums and dual value of block b."""
-        A, T, D = self.count, *self.own[b].shape
+        A, (T, D) = self.count, self.own[b].shape
         pulls, gains = self.pulls[b, :A], self.gains[b, :A]
-        codes = pulls
+        codes: Any = pulls
         if D > A * T:  # the same products in fewer dimensions
             flat = pulls.reshape(A * T, D)
             gram = flat @ flat.T
