@@ -23,6 +23,7 @@ extensions = [
 ]
 exclude_patterns = ["_build"]
 templates_path = ["_templates"]
+suppress_warnings = ["myst.header"]  # parts of pages that commands write begin at a level of their own
 default_role = "literal"  # `this` in docstrings is code
 
 html_theme = "furo"
