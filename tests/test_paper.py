@@ -132,6 +132,9 @@ def test_a_run_that_was_stopped_goes_on(tiny, tmp_path):
     lines = cells.path.read_bytes().splitlines(keepends=True)
     cut = tmp_path / "cells.jsonl"
     cut.write_bytes(b"".join(lines[:-2]) + lines[-2][:50])  # two are missing, one of them was being written
+    partly = run_paper(Cells(cut), TINY, compute=False)
+    assert sum(len(entry["cost"]) for entry in partly["entries"]) == len(lines) - 2
+    assert "2 of 3" in page_text(partly)
     again = run_paper(Cells(cut), TINY)
     new = cut.read_bytes().splitlines(keepends=True)
     assert new[: len(lines) - 2] == lines[:-2] and len(new) == len(lines) + 1  # the cut line, and two more

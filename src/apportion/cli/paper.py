@@ -40,6 +40,9 @@ def paper(
         Path | None, typer.Option(help="Folder to draw Figures 3, 4 and 5 into, as PNG.")
     ] = None,
     jobs: Annotated[int, typer.Option(min=-1, help="Processes; -1 for one a core.")] = -1,
+    only_cells: Annotated[
+        bool, typer.Option("--only-cells", help="Compute nothing: results from the cells that are finished.")
+    ] = False,
     only_tables: Annotated[
         bool, typer.Option("--only-tables", help="Compute nothing: tables from the file of results.")
     ] = False,
@@ -83,7 +86,7 @@ def paper(
                     spoken = time.monotonic()
                     remark(f"{done} of {total} cells of this table")
 
-            results = runs.run_paper(store, protocol, n_jobs=jobs, progress=tell)
+            results = runs.run_paper(store, protocol, n_jobs=jobs, progress=tell, compute=not only_cells)
         failed = store.errors()
         if failed:
             remark(
