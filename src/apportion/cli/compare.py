@@ -15,6 +15,19 @@ from .fit import chosen_costs
 from .screen import Grid, answer, console_for, one_line, progress, remark, show_costs, show_data
 
 
+def list_methods(asked: bool) -> None:
+    """The methods there are; needs no data."""
+    if not asked:
+        return
+    from ..study.methods import METHODS
+
+    grid = Grid("name", "method", "classes", box=None)
+    for name, method in METHODS.items():
+        grid.add_row(name, method.label, method.classes)
+    console_for().print(grid)
+    raise typer.Exit
+
+
 @app.command()
 def compare(
     data: Data,
@@ -40,7 +53,9 @@ def compare(
     plot: Annotated[Path | None, typer.Option(help="Write the plot: a PNG, SVG or PDF file.")] = None,
     jobs: Annotated[int, typer.Option(min=-1, help="Processes; -1 for one a core.")] = -1,
     seed: Annotated[int, typer.Option(min=0, help="Of the folds.")] = 0,
-    list_methods: Annotated[bool, typer.Option("--list", help="Show the methods there are.")] = False,
+    _list: Annotated[
+        bool, typer.Option("--list", help="Show the methods there are.", is_eager=True, callback=list_methods)
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Methods on your data, each tuned on your costs in nested cross-validation."""
@@ -51,15 +66,6 @@ def compare(
     from ..study.compare import Cells, Splits, known_methods, run, tasks_for
     from ..study.methods import METHODS
 
-    if list_methods:
-        if as_json:
-            answer({"methods": {name: method.label for name, method in METHODS.items()}})
-        else:
-            grid = Grid("name", "method", "classes", box=None)
-            for name, method in METHODS.items():
-                grid.add_row(name, method.label, method.classes)
-            console_for().print(grid)
-        return
     for path in (out, markdown, csv, plot):
         if path is not None:
             check_place(path)
