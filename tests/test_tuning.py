@@ -209,6 +209,7 @@ def test_weights_count_and_rows_without_weight_are_not_there(iris):
     weight[y == "setosa"] = 0
     machine = ApportionedSVCCV({"versicolor": 1, "virginica": 5}, **SMALL).fit(X, y, sample_weight=weight)
     assert machine.classes_.tolist() == ["versicolor", "virginica"]
+    assert machine.held_out_rows_.tolist() == list(range(50, 150))
     np.testing.assert_array_equal(
         machine.predict(X[50:]), ApportionedSVCCV([1, 5], **SMALL).fit(X[50:], y[50:]).predict(X[50:])
     )

@@ -233,8 +233,8 @@ class ApportionedSVCCV(ClassifierMixin, BaseEstimator):
         check_classification_targets(y)
         _check_magnitude(X)
         weight = _check_sample_weight(sample_weight, len(y))
-        if not np.all(weight > 0):  # a row without weight is not there
-            kept = np.flatnonzero(weight > 0)
+        kept = np.flatnonzero(weight > 0)  # a row without weight is not there
+        if len(kept) < len(y):
             X, y, weight = X[kept], y[kept], weight[kept]
         classes, y = np.unique(y, return_inverse=True)
         if len(classes) < 2:
@@ -266,10 +266,11 @@ class ApportionedSVCCV(ClassifierMixin, BaseEstimator):
             dear = COUPLED_PRICES if name == "lee-lin-wahba" else None
             coding = [loss for loss in losses if loss.loss == name]
             search.run({kernel: kernels[kernel][:dear] for kernel in best}, coding, deadline)
-        self._choose(search, rows, X, y, weight, clock)
+        self._choose(search, X, y, weight, clock)
+        self.held_out_rows_ = kept[rows]
         return self
 
-    def _choose(self, search: _Search, rows: Any, X: Any, y: Any, weight: Array, clock: _Clock) -> None:
+    def _choose(self, search: _Search, X: Any, y: Any, weight: Array, clock: _Clock) -> None:
         """Rank the candidates, fit the best on all rows, and calibrate their average."""
         found = search.found
         order = np.argsort([f.criterion for f in found], kind="stable")
@@ -294,7 +295,7 @@ class ApportionedSVCCV(ClassifierMixin, BaseEstimator):
         self.calibration_: Calibration = calibrate(average, search.y, search.weight, theta)
         self.machines_ = machines
         self._factors, self._scalings = [f.factor for f in used], [f.kernel.scaling for f in used]
-        self.held_out_rows_, self.held_out_proba_ = rows, self.calibration_(average)
+        self.held_out_proba_ = self.calibration_(average)
         decisions = decide(self.held_out_proba_, search.costs)
         self.best_cost_ = float(
             search.weight @ search.costs.matrix[search.y, decisions] / search.weight.sum()
