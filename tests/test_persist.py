@@ -430,7 +430,8 @@ def test_onnx_of_an_average_of_machines_is_predict(name):
 def test_onnx_where_nystroem_features_stand_for_kernels(monkeypatch):
     monkeypatch.setattr(apportion.tuning, "KERNEL_ROWS", 100)
     X, y = load_iris(return_X_y=True)
-    model = ApportionedSVCCV([1, 2, 5], **SMALL).fit(X, y)
+    with pytest.warns(UserWarning, match="Nystroem"):
+        model = ApportionedSVCCV([1, 2, 5], **SMALL).fit(X, y)
     assert max(len(machine) for machine in model.machines_) == 3
     assert (decided(to_onnx(model, X), "probabilities", X=X)[0] == model.predict(X)).all()
 
