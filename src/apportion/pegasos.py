@@ -38,7 +38,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from ._jit import LANES, jit
+from ._jit import LANES, jit, prefetch
 from .coordinate import row_add, row_prefetch, row_scores
 from .dual import Settings, Solution
 from .kernels import Kernel
@@ -245,6 +245,8 @@ def _walk(
             i = order[p]
             if p + AHEAD < n:
                 row_prefetch(X, order[p + AHEAD])
+                prefetch(y, order[p + AHEAD])
+                prefetch(weight, order[p + AHEAD])
             row_scores(X, i, V, scores)
             promise += _step(
                 f,
