@@ -320,6 +320,16 @@ def test_resumed_in_any_state(tmp_path, seed, monkeypatch):
         assert same(found, whole) and found.dual_gap_ == whole.dual_gap_
 
 
+def test_frames_as_chunks_keep_their_names_when_resumed(tmp_path):
+    X, y = rows()
+    frame = table_of(X, y).to_pandas()
+    chunks = [(part.drop(columns="kind"), part["kind"]) for part in (frame[:1000], frame[1000:])]
+    interrupted((0, 3000), machine(), chunks, checkpoint=tmp_path / "c")
+    found = fit_stream(machine(), chunks, checkpoint=tmp_path / "c")
+    assert same(found, fit_stream(machine(), chunks))
+    assert found.feature_names_in_.tolist() == [f"x{j}" for j in range(6)]
+
+
 def test_a_finished_run_is_there_at_once_and_goes_on(tmp_path):
     X, y = rows()
     source = parquet(tmp_path / "all.parquet", X, y)
@@ -403,6 +413,7 @@ def test_bad_sources_are_named(tmp_path):
     pq.write_table(pa.table({"a": [1.0, 1e200, 2.0], "kind": ["u", "v", "u"]}), tmp_path / "huge.parquet")
     (tmp_path / "bad.csv").write_text("a,kind\n" + "1.5,u\n2.5,v\n" * 100_000 + "x,v\n")
     (tmp_path / "none.csv").write_text("a,kind\n")
+    pq.write_table(table_of(X, X[:, 0]), tmp_path / "measured.parquet")
     plain = ApportionedSGDClassifier()
     cases = [
         ({"source": good}, "target=None must be the name of the column"),
@@ -421,6 +432,12 @@ def test_bad_sources_are_named(tmp_path):
         ({"source": tmp_path / "huge.parquet", "target": "kind"}, r"column 'a' holds 1e\+200"),
         ({"source": tmp_path / "bad.csv", "target": "kind"}, "bad.csv cannot be read as a table of numbers"),
         ({"source": tmp_path / "none.csv", "target": "kind"}, "no rows"),
+        ({"source": tmp_path / "measured.parquet", "target": "kind"}, "looks like a measurement"),
+        ({"source": [good, tmp_path / "null.parquet"], "target": "kind"}, "null.parquet has no column 'x0'"),
+        (
+            {"source": good, "target": "kind", "checkpoint": tmp_path / "no" / "c"},
+            "folder that does not exist",
+        ),
         ({"source": 5}, "source=5 must be a Parquet or CSV file"),
         ({"source": [(X, y)], "target": "kind"}, "target='kind' names a column of a file"),
         ({"source": [X]}, "a chunk must be a pair"),

@@ -95,14 +95,19 @@ class FileChunks:
     def __init__(self, files: list[Path], target: str, weight: Any, memory: float) -> None:
         self.files, self.target, self.weight = files, target, weight
         self.parquet = _format(files[0]) == "parquet"
-        schema = self._schema()
-        for name, column in (("target", target), ("weight", weight)):
-            if column is not None and column not in schema.names:
-                raise ValueError(f"{name}={column!r} is not a column of {files[0]}; it has {schema.names}.")
-        self.columns = [name for name in schema.names if name not in (target, weight)]
+        schemas = self._schemas()
+        names = schemas[0].names
+        for what, column in (("target", target), ("weight", weight)):
+            if column is not None and column not in names:
+                raise ValueError(f"{what}={column!r} is not a column of {files[0]}; it has {names}.")
+        self.columns = [name for name in names if name not in (target, weight)]
         if not self.columns:
             raise ValueError(f"{files[0]} has no column besides {target!r} to learn from.")
-        self.dtype = self._number_type(schema)
+        for path, schema in zip(files, schemas, strict=False):
+            missing = sorted(set(names) - set(schema.names))
+            if missing:
+                raise ValueError(f"{path} has no column {missing[0]!r}, which {files[0]} has.")
+        self.dtype = np.float32 if all(self._narrow(schema) for schema in schemas) else np.float64
         row = len(self.columns) * np.dtype(self.dtype).itemsize + 24
         self.chunk_rows = max(int(memory * 2**20 / (COPIES * row)), 1)
         if self.rows is not None:
@@ -169,18 +174,19 @@ class FileChunks:
 
     # ------------------------------------------------------------ pyarrow
 
-    def _schema(self) -> Any:
+    def _schemas(self) -> list[Any]:
+        """Of every Parquet file; of the first CSV file, whose columns the others are read by."""
         if not self.parquet:
             csv = _pyarrow("pyarrow.csv")
             with csv.open_csv(self.files[0]) as reader:
-                return reader.schema
+                return [reader.schema]
         parquet = _pyarrow("pyarrow.parquet")
         self.metadata = [parquet.read_metadata(path) for path in self.files]
         self.rows = sum(known.num_rows for known in self.metadata)
-        return parquet.read_schema(self.files[0])
+        return [known.schema.to_arrow_schema() for known in self.metadata]
 
-    def _number_type(self, schema: Any) -> Any:
-        """float32 where it holds every column exactly, else float64."""
+    def _narrow(self, schema: Any) -> bool:
+        """Whether single precision holds every feature exactly; raises where one is no number."""
         types = _pyarrow("pyarrow").types
         narrow = self.parquet
         for name in self.columns:
@@ -190,7 +196,7 @@ class FileChunks:
             if not (types.is_integer(kind) or types.is_floating(kind)):
                 raise ValueError(f"column {name!r} is of type {kind}; features must be numbers.")
             narrow &= kind.bit_width <= (32 if types.is_floating(kind) else 16)
-        return np.float32 if narrow else np.float64
+        return narrow
 
     def _batches(self, names: list[str], start: int, draw: np.random.Generator | None) -> Iterator[Any]:
         """Record batches of the columns `names`, without the first `start` rows."""
@@ -293,6 +299,11 @@ class _Tally:
 
     def add(self, labels: NDArray[Any], weight: NDArray[Any] | None) -> None:
         found, at = np.unique(labels, return_inverse=True)
+        if found.dtype.kind == "f" and np.any(found != np.floor(found)):
+            wrong = found[found != np.floor(found)][0]
+            raise ValueError(
+                f"a label is {wrong}: labels must be classes, and this looks like a measurement."
+            )
         for label, total in zip(found.tolist(), np.bincount(at, weight).tolist(), strict=True):
             self.weight[label] = self.weight.get(label, 0.0) + total
         self.rows += len(labels)

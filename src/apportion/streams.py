@@ -110,6 +110,8 @@ def fit_stream(
         raise ValueError(f"classifier={classifier!r} must be an ApportionedSGDClassifier.")
     _check_number("passes", passes, low=1, integer=True)
     _check_number("memory", memory, low=0, open_low=True)
+    if checkpoint is not None and not Path(checkpoint).parent.is_dir():
+        raise ValueError(f"checkpoint={str(checkpoint)!r} is in a folder that does not exist.")
     chunks = open_chunks(source, target, weight, float(memory))
     with _unchanged_on_failure(classifier):
         run = _Run(classifier, chunks, None if checkpoint is None else Path(checkpoint), progress)
@@ -211,6 +213,8 @@ class _Run:
         machine._seed = known.about["seed"]
         machine.class_weight_total_ = known.arrays["class_weight_total"]
         machine.n_features_in_ = known.arrays["V"].shape[1] - 1
+        if known.about["names"]:
+            machine.feature_names_in_ = np.array(known.about["names"], dtype=object)
         self.passes, self.rows, self.total = (known.about[name] for name in ("passes", "rows", "total"))
         marks = [
             (int(at), float(promise), V)
@@ -287,6 +291,7 @@ class _Run:
             "total": self.total,
             "classes": machine.classes_.tolist(),
             "dtype": machine.classes_.dtype.str,
+            "names": getattr(machine, "feature_names_in_", np.empty(0)).tolist(),
         }
         arrays = {
             "V": steps["V"],
