@@ -26,6 +26,7 @@ from typing import Any
 
 import numpy as np
 
+import data
 import streams_report
 from apportion import (
     ApportionedLinearSVC,
@@ -257,59 +258,62 @@ def _reached(curve: list[dict[str, float]], target: float) -> dict[str, float] |
 
 # ---------------------------------------------------------------- files
 
-ROWS, COLUMNS, CLASSES = 5_000_000, 100, 10
+COLUMNS = 100
+TABLES = {  # rows, classes, what pyarrow is told when it writes the file
+    "ten-classes.parquet": (5_000_000, 10, {}),
+    "two-classes.parquet": (5_000_000, 2, {}),
+    "uncompressed.parquet": (5_000_000, 10, {"compression": "none", "use_dictionary": False}),
+    "text.csv": (500_000, 10, {}),
+}
 
 
-def files(repeats: int = 3) -> dict[str, Any]:
-    """A Parquet file as pyarrow writes it by default, one without compression, and a tenth of the rows as CSV."""
+def files(repeats: int = 5) -> dict[str, Any]:
+    """Parquet files as pyarrow writes them by default, one without compression, and a tenth of the rows as CSV."""
     folder = Path(tempfile.mkdtemp(prefix="apportion-streams-"))
+    found = []
     try:
         free = shutil.disk_usage(folder).free / 2**30
         if free < 12:
             raise SystemExit(f"{folder} has {free:.0f} GB free; this part needs 12.")
-        found = []
-        for name, rows in (("default.parquet", ROWS), ("plain.parquet", ROWS), ("text.csv", ROWS // 10)):
+        for name, (rows, classes, form) in TABLES.items():
             start = time.perf_counter()
-            _write(folder / name, rows)
+            _write(folder / name, rows, classes, form)
             print(f"{name}: written in {time.perf_counter() - start:.0f} s", flush=True)
+            ways = ("pyarrow", "lean", "fit") if name.endswith("parquet") else ("pyarrow", "fit")
             runs = []
             for _ in range(repeats):
-                ways = ("pyarrow", "lean", "fit") if name.endswith("parquet") else ("pyarrow", "fit")
                 runs.append({way: _measure(folder / name, way) for way in ways})
                 print(
                     {way: f"{rows / run['seconds']:,.0f} rows/s" for way, run in runs[-1].items()}, flush=True
                 )
-            bytes_ = os.path.getsize(folder / name)
-            found.append({"file": name, "rows": rows, "bytes": bytes_, "runs": runs})
+            size = os.path.getsize(folder / name)
+            found.append({"file": name, "rows": rows, "classes": classes, "bytes": size, "runs": runs})
             (folder / name).unlink()
     finally:
         shutil.rmtree(folder)
-    return {"columns": COLUMNS, "classes": CLASSES, "files": found}
+    return {"columns": COLUMNS, "files": found}
 
 
-def _chunk(i: int, rows: int) -> tuple[np.ndarray, np.ndarray]:
-    """Chunk i of the synthetic table: ten clusters that overlap."""
-    centres = 0.35 * np.random.default_rng(0).standard_normal((CLASSES, COLUMNS), dtype=np.float32)
+def _chunk(i: int, rows: int, classes: int) -> tuple[np.ndarray, np.ndarray]:
+    """Chunk i of the synthetic table: clusters that overlap."""
+    centres = 0.35 * np.random.default_rng(0).standard_normal((classes, COLUMNS), dtype=np.float32)
     draw = np.random.default_rng([1, i])
-    y = draw.integers(0, CLASSES, rows)
+    y = draw.integers(0, classes, rows)
     return draw.standard_normal((rows, COLUMNS), dtype=np.float32) + centres[y], y
 
 
-def _write(path: Path, rows: int, part: int = 100_000) -> None:
+def _write(path: Path, rows: int, classes: int, form: dict[str, Any], part: int = 100_000) -> None:
     import pyarrow as pa
     import pyarrow.csv
     import pyarrow.parquet
 
     writer = None
     for i in range(rows // part):
-        X, y = _chunk(i, part)
+        X, y = _chunk(i, part, classes)
         table = pa.table({f"x{j}": X[:, j] for j in range(COLUMNS)} | {"y": y})
         if writer is None:
-            plain = {"compression": "none", "use_dictionary": False} if path.name.startswith("plain") else {}
-            if path.suffix == ".csv":
-                writer = pa.csv.CSVWriter(path, table.schema)
-            else:
-                writer = pa.parquet.ParquetWriter(path, table.schema, **plain)
+            kind = pa.csv.CSVWriter if path.suffix == ".csv" else pa.parquet.ParquetWriter
+            writer = kind(path, table.schema, **form)
         writer.write_table(table)
     assert writer is not None
     writer.close()
@@ -323,27 +327,20 @@ def _measure(path: Path, way: str) -> dict[str, float]:
 
 
 def through(path: Path, way: str) -> dict[str, float]:
+    """What `_measure` runs."""
     import pyarrow.csv as csv
     import pyarrow.parquet as parquet
 
-    found: dict[str, float] = {}
-    warm = [(x[:2000], y[:2000]) for x, y in [_chunk(0, 2000)]]
-    model = ApportionedSGDClassifier(costs_of(CLASSES), loss="one-vs-rest", C=1e-4, random_state=0)
+    classes = TABLES[path.name][1]
+    model = ApportionedSGDClassifier(costs_of(classes), loss="one-vs-rest", C=1e-4, random_state=0)
     if way == "fit":  # compiled code is loaded before the clock starts
-        fit_stream(ApportionedSGDClassifier(C=1e-3), warm)
-        if path.suffix == ".csv":
-            fit_stream(ApportionedSGDClassifier(C=1e-3), [(warm[0][0].astype(float), warm[0][1])])
+        X, y = _chunk(0, 2000, classes)
+        fit_stream(ApportionedSGDClassifier(C=1e-3), [(X.astype(float) if path.suffix == ".csv" else X, y)])
     start, cpu = time.perf_counter(), time.process_time()
     if way == "fit":
         with tempfile.TemporaryDirectory() as folder:
-            fit_stream(
-                model,
-                path,
-                target="y",
-                classes=np.arange(CLASSES),
-                memory=128,
-                checkpoint=Path(folder, "checkpoint"),
-            )
+            settings = {"memory": 128, "checkpoint": Path(folder, "checkpoint")}
+            fit_stream(model, path, target="y", classes=np.arange(classes), **settings)
     elif path.suffix == ".csv":
         for _ in csv.open_csv(path):
             pass
@@ -354,13 +351,13 @@ def through(path: Path, way: str) -> dict[str, float]:
         with parquet.ParquetFile(path, buffer_size=1 << 16, pre_buffer=False) as file:
             for _ in file.iter_batches(65_536):
                 pass
-    found |= {"seconds": time.perf_counter() - start, "cpu": time.process_time() - cpu}
+    found = {"seconds": time.perf_counter() - start, "cpu": time.process_time() - cpu}
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith("VmHWM"):
             found["peak"] = int(line.split()[1]) / 1024
     if way == "fit":
-        X, y = _chunk(10**6, 50_000)  # rows that are in no file
-        found["cost"] = expected_cost(y, model.predict(_named(X)), costs=costs_of(CLASSES))
+        X, y = _chunk(10**6, 50_000, classes)  # rows that are in no file
+        found["cost"] = expected_cost(y, model.predict(_named(X)), costs=costs_of(classes))
     return found
 
 
@@ -384,8 +381,9 @@ def maps() -> dict[str, Any]:
         ("letter", 10.0, 1 / 16),
         ("satimage", 10.0, 1 / 36),
         ("mixture-40000-10", 1.0, 0.05),
+        ("mixture-100000-10", 1.0, 0.05),
     ):
-        split = load(name)
+        split = data._cached(name, lambda: data._mixture(10, 100_000)) if "100000" in name else load(name)
         theta = costs_of(int(split.y.max()) + 1)
         models: list[tuple[str, int | None, Any]] = [
             ("ApportionedSVC", None, ApportionedSVC(theta, C=C, gamma=gamma))

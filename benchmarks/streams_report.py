@@ -189,10 +189,12 @@ def files(found: Results) -> str:
             cells.append(
                 _middle((r["fit"]["seconds"] / r[way]["seconds"] for r in runs if way in r), "{:.2f}")
             )
-        cells += [f"{max(r['fit']['peak'] for r in runs):.0f} MB", f"{runs[0]['fit']['cost']:.4f}"]
+        cells.append(_middle((r["fit"]["cpu"] / r["lean"]["cpu"] for r in runs if "lean" in r), "{:.2f}"))
+        for way in ("pyarrow", "fit"):
+            cells.append(f"{max(r[way]['peak'] for r in runs):,.0f} MB")
         lines.append(cells)
     head = ["file", "rows", "size", "read: pyarrow (rows/s)", "read: leanest (rows/s)", "fit (rows/s)"]
-    head += ["time of fit / pyarrow", "/ leanest", "peak memory of the process", "test cost"]
+    head += ["time of fit / pyarrow", "/ leanest", "CPU of fit / leanest", "peak memory: pyarrow", "fit"]
     return table(head, lines) + "\n"
 
 
