@@ -196,29 +196,41 @@ def _counters() -> tuple[int, int]:
     return tcp.SENT, tcp.RECEIVED
 
 
+@contextmanager
+def counting(client: Client, moments: tuple[int, int]) -> Any:
+    """The counters of all workers after two of the rounds of the fit within."""
+    take, seen = Rounds.take, []
+
+    def take_and_count(self: Rounds, *args: Any) -> None:
+        take(self, *args)
+        if self.n_iter in moments:
+            seen.append(client.run(_counters))
+
+    Rounds.take = take_and_count
+    try:
+        yield seen
+    finally:
+        Rounds.take = take
+
+
 def bytes_per_round() -> list[Record]:
-    """Bytes of a worker with one part: a fit of 12 rounds less a fit of 2, all setting up cancels."""
-    records, few, many = [], 2, 12
+    """Bytes of a worker with one part, mean of ten rounds."""
+    records, first, last = [], 2, 12
     cases = [(2, 8000, 50, 2), (2, 8000, 50, 10), (2, 8000, 200, 10), (2, 8000, 800, 10), (2, 64000, 50, 10)]
     cases += [(4, 16000, 50, 10), (4, 16000, 200, 10)]
     for workers in (2, 4):
-        with local_cluster(workers) as client:
+        with local_cluster(workers) as client, warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # so few rounds
             client.run(_meter)
             for _, n, d, k in (case for case in cases if case[0] == workers):
-                X, y = (part.persist() for part in on_workers("dense", n, d, k, workers))
-                totals = {}
-                for rounds in (few, few, many):  # the first one compiles
-                    before = client.run(_counters)
-                    with warnings.catch_warnings():
-                        warnings.simplefilter("ignore")
-                        DaskApportionedLinearSVC(C=0.01, tol=1e-12, max_iter=rounds).fit(X, y)
-                    after = client.run(_counters)
-                    totals[rounds] = [np.subtract(after[w], before[w]) for w in after]
-                sent, received = (np.mean(totals[many], axis=0) - np.mean(totals[few], axis=0)) / (many - few)
-                m = k
+                with counting(client, (first, last)) as seen:
+                    machine = DaskApportionedLinearSVC(C=0.01, tol=1e-12, max_iter=last)
+                    machine.fit(*on_workers("dense", n, d, k, workers))
+                passed = [np.subtract(seen[1][worker], seen[0][worker]) for worker in seen[1]]
+                sent, received = np.sum(passed, axis=0) / machine.n_parts_ / (last - first)
                 records.append(
-                    {"workers": workers, "n": n, "d": d, "k": k, "sent": sent, "received": received}
-                    | {"payload": 2 * 8 * m * (d + 1)}
+                    {"workers": workers, "n": n, "d": d, "k": k, "parts": machine.n_parts_}
+                    | {"sent": sent, "received": received, "payload": 2 * 8 * k * (d + 1)}
                 )
                 print(records[-1], flush=True)
     return records

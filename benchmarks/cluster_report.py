@@ -62,11 +62,10 @@ def kills(records: list[Record]) -> str:
 
 
 def wire(records: list[Record]) -> str:
-    head = ["workers", "n", "d", "k", "16 m (d + 1)", "received", "sent", "beyond"]
+    head = ["workers", "n", "d", "k", "16 m (d + 1)", "received", "sent"]
     lines = []
     for r in records:
-        beyond = (r["received"] + r["sent"]) / (2 * r["payload"]) - 1
-        measured = f"{r['payload']:,}", f"{r['received']:,.0f}", f"{r['sent']:,.0f}", f"{100 * beyond:.0f} %"
+        measured = f"{r['payload']:,}", f"{r['received']:,.0f}", f"{r['sent']:,.0f}"
         lines.append((r["workers"], f"{r['n']:,}", r["d"], r["k"], *measured))
     return table(head, lines)
 
@@ -140,8 +139,8 @@ def rounds(records: list[Record]) -> str:
 def projection(simulated: list[Record], counted: list[Record]) -> str:
     """10^9 rows: bytes by the formula and the worst overhead seen, CPU time by that of a row in the simulation."""
     like = next(r for r in simulated if (r["d"], r["k"], r["P"]) == (FEATURES, CLASSES, PARTS))
-    overhead = max((r["received"] + r["sent"]) / (2 * r["payload"]) for r in counted)
-    payload = 16 * CLASSES * (FEATURES + 1)
+    beyond = max(max(r["received"], r["sent"]) - r["payload"] for r in counted)
+    size = 16 * CLASSES * (FEATURES + 1) + beyond  # bytes of a part in a round, each way
     by_price = sorted(
         (
             r
@@ -157,8 +156,8 @@ def projection(simulated: list[Record], counted: list[Record]) -> str:
         ["alpha, kept by the parts", f"{ROWS * CLASSES * 8 / 2**30:,.0f} GiB"],
         ["parts (threads), workers of 8 threads", f"{PARTS}, {PARTS // THREADS}"],
         ["memory of a worker", f"{ROWS * (FEATURES + CLASSES) * 8 * THREADS / PARTS / 2**30:,.0f} GiB"],
-        ["a worker receives and sends in a round, each", f"{overhead * payload * THREADS / 2**10:,.0f} KiB"],
-        ["the client receives and sends in a round, each", f"{overhead * payload * PARTS / 2**20:,.1f} MiB"],
+        ["a worker receives and sends in a round, each", f"{size * THREADS / 2**10:,.0f} KiB"],
+        ["the client receives and sends in a round, each", f"{size * PARTS / 2**20:,.1f} MiB"],
         ["CPU time of a row in a round (simulated, d = 100, k = 10)", f"{1e6 * like['row_seconds']:.1f} us"],
         ["CPU time of the client in a round", f"{like['client_seconds']:.2f} s"],
         ["a round", f"{seconds:.0f} s"],
@@ -167,7 +166,7 @@ def projection(simulated: list[Record], counted: list[Record]) -> str:
     head = ["n C", "C at 10^9 rows", "rounds", "a fit", "a worker receives in all"]
     lines = []
     for r in by_price:
-        minutes, received = r["rounds"] * seconds / 60, r["rounds"] * overhead * payload * THREADS / 2**20
+        minutes, received = r["rounds"] * seconds / 60, r["rounds"] * size * THREADS / 2**20
         price = f"{r['n'] * r['C']:,.0f}", f"{r['n'] * r['C'] / ROWS:.1e}"
         lines.append((*price, r["rounds"], f"{minutes:.0f} min", f"{received:.0f} MiB"))
     return first + "\n\n" + table(head, lines)

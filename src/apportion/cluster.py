@@ -8,6 +8,7 @@ dies, Dask reads the rows of its parts again on another one, they answer as befo
 from __future__ import annotations
 
 import warnings
+from dataclasses import dataclass
 from functools import reduce
 from typing import Any, NamedTuple
 
@@ -188,8 +189,11 @@ class DaskApportionedLinearSVC(ClassifierMixin, BaseEstimator):
         t = float(self.intercept_scaling) ** 2 if self.intercept == "penalized" else 0.0
         problem = Problem(table, float(self.C), t)
         d = _common_width(shapes)
-        groups = _group_by_worker(client, blocks, [shape.n for shape in shapes])
-        parts = [client.submit(_part, problem, classes, [blocks[i] for i in g], pure=False) for g in groups]
+        homes = _deal(client, blocks, [shape.n for shape in shapes])
+        parts = [
+            client.submit(_part, problem, classes, [blocks[i] for i in home.blocks], **home.where)
+            for home in homes
+        ]
         wait(parts)
         del blocks  # the parts hold the rows now; where one is lost, Dask knows how to make it again
         teams = make_teams(problem, d, len(parts))
@@ -198,7 +202,7 @@ class DaskApportionedLinearSVC(ClassifierMixin, BaseEstimator):
             answers = []
             with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1TB"}):
                 for team, task in zip(teams, rounds.tasks(self.local_iter), strict=True):
-                    own = [client.submit(answer, parts[p], task, pure=False) for p in team]
+                    own = [client.submit(answer, parts[p], task, **homes[p].where) for p in team]
                     answers.append(own[0] if len(own) == 1 else client.submit(_sum, own, pure=False))
             rounds.take(client.gather(answers), self.tol)
             gaps.append(rounds.gap)
@@ -423,16 +427,30 @@ def _common_width(shapes: list[_Shape]) -> int:
     return widths[0]
 
 
-def _group_by_worker(client: Client, blocks: list[Any], sizes: list[int]) -> list[list[int]]:
-    """The blocks that lie on one worker, dealt to its threads by size: each group becomes a part."""
-    held, threads = client.who_has(blocks), client.nthreads()
-    by_worker: dict[str, list[int]] = {}
-    for i, block in enumerate(blocks):
-        by_worker.setdefault(min(held.get(block.key) or ("",)), []).append(i)
-    groups: list[list[int]] = []
-    for worker, own in by_worker.items():
-        hands: list[list[int]] = [[] for _ in range(min(threads.get(worker, 1), len(own)))]
-        for i in sorted(own, key=lambda i: -sizes[i]):
-            min(hands, key=lambda hand: sum(sizes[j] for j in hand)).append(i)
-        groups += hands
-    return groups
+@dataclass
+class _Thread:
+    """A thread of the cluster, and the blocks dealt to it."""
+
+    worker: str
+    blocks: list[int]
+    rows: int = 0
+
+    @property
+    def where(self) -> dict[str, Any]:
+        """For `submit`: on this worker; on any, once it is gone. (Without a place Dask takes many tasks for the start of a graph,
+        and spreads them without a look at where their part lies.)"""
+        return {"workers": [self.worker], "allow_other_workers": True, "pure": False}
+
+
+def _deal(client: Client, blocks: list[Any], sizes: list[int]) -> list[_Thread]:
+    """The blocks dealt to threads: one of the worker that holds them, unless it has its share already."""
+    threads = [_Thread(worker, []) for worker, n in client.nthreads().items() for _ in range(n)]
+    held, share = client.who_has(blocks), 1.1 * sum(sizes) / len(threads)
+    for i in sorted(range(len(blocks)), key=lambda i: -sizes[i]):
+        at_home = [thread for thread in threads if thread.worker in held.get(blocks[i].key, ())]
+        least = min(at_home or threads, key=lambda thread: thread.rows)
+        if least.rows and least.rows + sizes[i] > share:
+            least = min(threads, key=lambda thread: thread.rows)
+        least.blocks.append(i)
+        least.rows += sizes[i]
+    return [thread for thread in threads if thread.blocks]
