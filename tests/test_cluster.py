@@ -272,6 +272,15 @@ def test_a_worker_killed_at_work_loses_nothing(client):
 # ---------------------------------------------------------------- model selection over a cluster
 
 
+def batches(client):
+    """How many batches of joblib's the cluster has run."""
+    return sum(
+        prefix.state_counts["memory"]
+        for name, prefix in client.cluster.scheduler.task_prefixes.items()
+        if "batch" in name
+    )
+
+
 def test_searches_run_on_the_cluster_through_joblib(client):
     from joblib import parallel_config
     from sklearn.model_selection import GridSearchCV
@@ -280,8 +289,10 @@ def test_searches_run_on_the_cluster_through_joblib(client):
     client.wait_for_workers(2, timeout=60)
     search = GridSearchCV(ApportionedSVC(COSTS), {"C": [0.1, 1.0]}, scoring=cost_scorer(COSTS), cv=2)
     here = clone(search).fit(X, y)
+    before = batches(client)
     with parallel_config(backend="dask"):
         there = clone(search).fit(X, y)
+    assert batches(client) > before
     assert there.best_params_ == here.best_params_
     assert np.allclose(there.cv_results_["mean_test_score"], here.cv_results_["mean_test_score"])
 
@@ -294,7 +305,9 @@ def test_the_tuned_machine_is_the_same_on_the_cluster(client):
         COSTS, kernels=("rbf",), gammas=(0.1,), Cs=(1.0, 10.0), cv=2, n_jobs=2, random_state=0
     )
     here = clone(tuned).set_params(n_jobs=1).fit(X, y)
+    before = batches(client)
     with parallel_config(backend="dask"):
         there = clone(tuned).fit(X, y)
+    assert batches(client) > before
     assert there.best_cost_ == pytest.approx(here.best_cost_)
     assert there.predict(X).tolist() == here.predict(X).tolist()
