@@ -302,9 +302,8 @@ def make_kernel(
     if kernel in ("rbf", "laplacian"):
         X = X - X.mean(axis=0)  # both depend on differences only; centred data lose fewer digits
     points = Points(*kernel_function(kernel, gamma, degree, coef0, np.ascontiguousarray(X, dtype=dtype)))
-    dear = (
-        kernel == "laplacian" or X.shape[1] > 40
-    )  # else a value is computed as fast as it is fetched from memory
+    # else a value is computed as fast as it is fetched from memory
+    dear = kernel == "laplacian" or X.shape[1] > 40
     return Remembered(points, cache_size) if dear else points
 
 

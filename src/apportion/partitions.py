@@ -48,10 +48,8 @@ LOCAL_ITER = 10  # sweeps of the local ascent in a round, at most
 ATOMS = 20  # kept for each team, at most
 LEAST = 6  # and at least: fewer teams where there is no room for so many
 ROOM = 2**30  # bytes that all atoms may take
-FARTHER, NEARER = (
-    1.1,
-    0.4,
-)  # the way of the query from the best point to the minimum of the bounds, after a success and a failure
+# the way of the query from the best point to the minimum of the bounds, after a success and a failure
+FARTHER, NEARER = 1.1, 0.4
 
 
 @dataclass(frozen=True)

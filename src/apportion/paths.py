@@ -19,10 +19,8 @@ from .working_sets import NEVER, smo
 
 Array = NDArray[np.float64]
 
-FIRST_VIOLATION, NEXT_VIOLATION = (
-    0.1,
-    0.4,
-)  # SMO's tolerance at first, and its factor while the gap is too large
+# SMO's tolerance at first, and its factor while the gap is too large
+FIRST_VIOLATION, NEXT_VIOLATION = 0.1, 0.4
 
 
 def with_intercept(K: Array) -> Array:

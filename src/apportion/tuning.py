@@ -52,23 +52,19 @@ Array = NDArray[np.float64]
 
 # times 1 / n_features; the likeliest first, for a search that is cut short
 WIDTHS = {"rbf": (1.0, 1 / 4, 4.0, 1 / 16), "laplacian": (1 / 4, 0.7, 1 / 10, 2.0)}
-PRICES = 2.0 ** np.arange(
-    -3, 10, 2
-)  # C; divided by n_features for the linear kernel, whose values grow with them
+# C; divided by n_features for the linear kernel, whose values grow with them
+PRICES = 2.0 ** np.arange(-3, 10, 2)
 POWERS = ((0.0, 1.0), (0.5, 0.5), (1.0, 0.0))
 MACHINES = 30
-SMOOTHING = (
-    0.3  # share of the log loss in what a machine is chosen by: costs alone are coarse where errors are few
-)
+# share of the log loss in what a machine is chosen by: costs alone are coarse where errors are few
+SMOOTHING = 0.3
 SEARCH_ROWS = 2000  # more rows are searched on a sample of so many
 KERNEL_ROWS = 50_000  # more rows have Nystroem features in place of kernels
 COMPONENTS = 500
 CODING_KERNELS = 3  # other codings are tried on so many of the best kernels
 COUPLED_PRICES = 5  # lee-lin-wahba is dear: so many of the smallest C
-RACE_FOLDS, RACE_KERNELS = (
-    2,
-    6,
-)  # after so many folds the worse half of the kernels is dropped, where there are at least so many
+# after so many folds the worse half of the kernels is dropped, where there are at least so many
+RACE_FOLDS, RACE_KERNELS = 2, 6
 SEARCH_SHARE = 0.6  # of max_time
 
 

@@ -20,10 +20,8 @@ from .verdict import Ranking, markdown, plot_ranks, rank
 Array = NDArray[np.float64]
 Entry = dict[str, Any]
 OURS = "apportioned"
-SAME_KERNELS = (
-    "csovo2",
-    "csova2",
-)  # rivals that are given our kernels; others are run as their users run them
+# rivals that are given our kernels; others are run as their users run them
+SAME_KERNELS = ("csovo2", "csova2")
 
 
 # ---------------------------------------------------------------- the file

@@ -117,7 +117,12 @@ def search_kernels(
 
     def predict(X: Array) -> Codes:
         K, K_held = problem.whole(X).kernel(params["kernel"], params["width"])
-        return machine(K, K_held, problem.y, costs, params["C"], None)[0]
+        start = None
+        for C in Cs[
+            : Cs.index(params["C"]) + 1
+        ]:  # the way the search came: a large C is far from a cold start
+            decided, start = machine(K, K_held, problem.y, costs, C, start)
+        return decided
 
     return Trained(predict, params, cost)
 
@@ -205,13 +210,10 @@ class Apportioned:
         return scores.argmax(axis=1), solution.alpha
 
 
-ONE_VS_REST = Apportioned(
-    "one-vs-rest", offset=None
-)  # = OneVsRestClassifier(SVC(class_weight)), as a test shows
-COUPLED: dict[str, Any] = {
-    "tol": 1e-2,
-    "max_iter": 100,
-}  # coupled outputs are slow to solve to the end; decisions settle before
+# OneVsRestClassifier(SVC(class_weight)), as a test shows
+ONE_VS_REST = Apportioned("one-vs-rest", offset=None)
+# coupled outputs are slow to solve to the end; decisions settle before
+COUPLED: dict[str, Any] = {"tol": 1e-2, "max_iter": 100}
 
 
 def multiclass(
