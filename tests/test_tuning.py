@@ -13,7 +13,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import apportion.tuning as tuning
-from apportion import ApportionedSVC, ApportionedSVCCV, check_costs, expected_cost
+from apportion import ApportionedSVC, ApportionedSVCCV, check_costs, expected_cost, paths
 from apportion.calibration import calibrate, decide, temperature
 from apportion.losses import loss_table
 from apportion.paths import hinge_path, with_intercept
@@ -36,12 +36,17 @@ def fitted(iris):
 # ---------------------------------------------------------------- the path over C
 
 
-@pytest.mark.parametrize(("p", "q"), [(0.0, 1.0), (1.0, 0.0), (0.5, 0.5)])
-def test_a_path_meets_the_exact_machine_at_every_C(p, q):
+@pytest.mark.parametrize(
+    ("p", "q", "most"), [(0.0, 1.0, 800), (1.0, 0.0, 800), (0.5, 0.5, 800), (0.5, 0.5, 0)]
+)
+def test_a_path_meets_the_exact_machine_at_every_C(p, q, most, monkeypatch):
+    monkeypatch.setattr(paths, "INVERSE_ROWS", most)
     X, y = make_classification(120, 5, random_state=0, flip_y=0.1)
     K, theta, Cs = rbf_kernel(X, gamma=0.2), np.array([1.0, 5.0]), np.array([0.1, 1.0, 30.0])
     sign = np.where(y == 0, 1.0, -1.0)
-    beta, b, gap = hinge_path(with_intercept(K), sign, theta[y] ** p, theta[y] ** q, Cs, tol=1e-5)
+    beta, b, gap = hinge_path(
+        with_intercept(K, np.arange(len(K))), sign, theta[y] ** p, theta[y] ** q, Cs, tol=1e-5
+    )
     assert gap.max() <= 1e-5
     for c, C in enumerate(Cs):
         exact = ApportionedSVC(

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ._jit import jit
 from .coordinate import HUGE, TINY, feasible, solve_example
 from .kernels import Kernel
-from .working_sets import NEVER, SAMPLE_TOL, Each, Watch, nested_samples, panel, smo
+from .working_sets import NEVER, NO_INVERSE, SAMPLE_TOL, Each, Watch, nested_samples, panel, smo
 
 Array = NDArray[np.float64]
 
@@ -181,7 +181,7 @@ class _Coupled:
         lower = np.append(np.zeros(len(chosen)), NEVER)
         upper = np.append(self.upper.ravel()[chosen], -NEVER)
         diagonal = np.ascontiguousarray(np.diagonal(Q), dtype=float)
-        smo(Q, diagonal, a, z, lower, upper, self._eps(worst, tol), 10_000 + 20 * len(chosen))
+        smo(Q, diagonal, a, z, lower, upper, self._eps(worst, tol), 10_000 + 20 * len(chosen), NO_INVERSE)
         self.alpha.ravel()[chosen] = a[:-1]
         delta = (a[:-1] - before)[:, None] * flat[kind]  # (N, m)
         change = np.zeros_like(self.beta)

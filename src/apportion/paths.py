@@ -11,28 +11,61 @@ their bound mostly stay there. The relative duality gap stops each, and is retur
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
-from ._jit import jit
-from .working_sets import NEVER, smo
+from ._jit import fmax, jit
+from .working_sets import NEAREST, NEVER, smo
 
 Array = NDArray[np.float64]
 
 # SMO's tolerance at first, and its factor while the gap is too large
 FIRST_VIOLATION, NEXT_VIOLATION = 0.1, 0.4
+INVERSE_ROWS = 800
 
 
-def with_intercept(K: Array) -> Array:
-    """(n + 1, n + 1): the kernel matrix with the dummy example of the intercept."""
-    padded = np.zeros((len(K) + 1, len(K) + 1))
-    padded[:-1, :-1] = K
-    padded[-1, -1] = 1.0
-    return padded
+class Gram(NamedTuple):
+    """A kernel matrix with the dummy example of the intercept, made once for all machines on these examples."""
+
+    K: Array  # (n + 1, n + 1)
+    inverse: NDArray[
+        np.float32
+    ]  # (n + 1, n + 1) 1 / |phi_i - phi_t|^2; empty where it would not stay in cache
+
+
+def with_intercept(K: Array, rows: NDArray[np.intp]) -> Gram:
+    """The Gram matrix of some `rows` of the kernel matrix K."""
+    return Gram(*_with_intercept(K, rows, len(rows) <= INVERSE_ROWS))
+
+
+@jit
+def _with_intercept(K, rows, inverted):
+    n = rows.size
+    padded = np.empty((n + 1, n + 1))
+    for i in range(n):
+        row, source = padded[i], K[rows[i]]
+        for j in range(n):
+            row[j] = source[rows[j]]
+        row[n] = 0.0
+    padded[n] = 0.0
+    padded[n, n] = 1.0
+    inverse = np.empty((n + 1, n + 1) if inverted else (0, 0), np.float32)
+    diagonal = np.diag(padded)
+    for i in range(len(inverse)):
+        _invert(padded[i], diagonal, diagonal[i], inverse[i])
+    return padded, inverse
+
+
+@jit
+def _invert(row, diagonal, diagonal_i, inverse):
+    for t in range(row.size):
+        inverse[t] = 1.0 / fmax(diagonal_i + diagonal[t] - 2.0 * row[t], NEAREST)
 
 
 def hinge_path(
-    K: Array,
+    gram: Gram,
     sign: Array,
     margin: Array,
     weight: Array,
@@ -40,7 +73,7 @@ def hinge_path(
     tol: float = 1e-2,
     max_steps: int = 100_000,
 ) -> tuple[Array, Array, Array]:
-    """The machines for each of the growing Cs on K (n + 1, n + 1), a kernel matrix `with_intercept`.
+    """The machines for each of the growing Cs.
 
     Returns
     -------
@@ -51,7 +84,7 @@ def hinge_path(
         (primal - dual) / primal, at most `tol` unless SMO ran out of its `max_steps` for this C.
     """
     beta, b, gap = np.empty((len(Cs), len(sign))), np.empty(len(Cs)), np.empty(len(Cs))
-    _hinge_path(K, sign, margin, weight, Cs, tol, max_steps, beta, b, gap)
+    _hinge_path(gram.K, gram.inverse, sign, margin, weight, Cs, tol, max_steps, beta, b, gap)
     return beta, b, gap
 
 
@@ -87,7 +120,7 @@ def _stretch(E, beta, sign, margin, most):
 
 
 @jit
-def _hinge_path(K, sign, margin, weight, Cs, tol, max_steps, betas, bs, gaps):
+def _hinge_path(K, inverse, sign, margin, weight, Cs, tol, max_steps, betas, bs, gaps):
     n = sign.size
     diagonal = np.empty(n + 1)
     for i in range(n + 1):
@@ -104,7 +137,7 @@ def _hinge_path(K, sign, margin, weight, Cs, tol, max_steps, betas, bs, gaps):
             upper[i] = bound[i] if sign[i] > 0.0 else 0.0
         violation, steps = FIRST_VIOLATION, 0
         while True:
-            steps += smo(K, diagonal, beta, E, lower, upper, violation, max_steps - steps)
+            steps += smo(K, diagonal, beta, E, lower, upper, violation, max_steps - steps, inverse)
             gaps[c], bs[c] = _certify(E, beta, sign, margin, bound)
             if gaps[c] <= tol or steps >= max_steps or violation < 1e-12:
                 break

@@ -110,28 +110,34 @@ def held_out_scores(
 ) -> NDArray[np.float32]:
     """(n_losses, n_Cs, n_test, k) class scores of the test rows by machines fitted on the training rows, both scaled."""
     from .dual import binary_parts  # brings numba
-    from .paths import with_intercept
 
     K, K_test = kernel_matrices(choice, train, test)
-    padded = with_intercept(K)
     out = np.empty((len(losses), len(Cs), len(K_test), len(costs.classes)), np.float32)
+    grams: dict[tuple[int, ...], Any] = {}
     for at, loss in enumerate(losses):
         table = loss.table(costs)
         parts = binary_parts(table)
         if parts is None:
             raw = _coupled_path(table, K, K_test, y, weight, Cs)
         else:
-            raw = _binary_path(table, parts, padded, K_test, y, weight, Cs)
+            raw = _binary_path(table, parts, K, K_test, y, weight, Cs, grams)
         for c in range(len(Cs)):
             out[at, c] = class_scores(table, raw[c])
     return out
 
 
 def _binary_path(
-    table: LossTable, parts: list[Any], padded: Array, K_test: Array, y: Members, weight: Array, Cs: Array
+    table: LossTable,
+    parts: list[Any],
+    K: Array,
+    K_test: Array,
+    y: Members,
+    weight: Array,
+    Cs: Array,
+    grams: dict[tuple[int, ...], Any],
 ) -> Array:
-    """(n_Cs, n_test, m) raw scores, output by output."""
-    from .paths import hinge_path
+    """(n_Cs, n_test, m) raw scores, output by output; `grams` keeps the Gram matrix of each group of classes met."""
+    from .paths import hinge_path, with_intercept
 
     raw = np.zeros((len(Cs), len(K_test), table.n_outputs))
     for part in parts:
@@ -142,16 +148,16 @@ def _binary_path(
         if not len(rows):
             continue
         labels = labels[rows]
-        whole = len(rows) == len(y)
-        own = np.append(rows, len(y))  # and the dummy example of the intercept
-        K = padded if whole else padded.take(own, axis=0).take(own, axis=1)
-        against = K_test if whole else K_test[:, rows]
+        group = tuple(part.classes)
+        if group not in grams:
+            grams[group] = with_intercept(K, rows)
+        against = K_test if len(rows) == len(y) else K_test[:, rows]
         for j, output in enumerate(part.outputs):
             if part.mirror[j] != j:
                 raw[:, :, output] = -raw[:, :, part.outputs[part.mirror[j]]]
                 continue
             beta, b, _ = hinge_path(
-                K,
+                grams[group],
                 part.sign[j][labels],
                 part.margin[j][labels],
                 part.weight[j][labels] * weight[rows],

@@ -40,6 +40,8 @@ Watch = Callable[[int, float], None]  # called with (rounds done, relative gap) 
 
 NEVER = -1e300  # added to E it keeps an example from being chosen
 BLOCK = 256  # examples a partial maximum is kept for
+NEAREST = 1e-12  # |phi_i - phi_t|^2 is taken to be no less
+NO_INVERSE = np.empty((0, 0), np.float32)
 ROWS, COLUMNS = 240, 500  # a panel tile stays in the second-level cache, and there is one for each thread
 WHOLE = 400  # samples up to about this size are solved with their whole kernel matrix
 GROWTH = 4  # each sample is this much larger than the one before
@@ -82,12 +84,26 @@ def _largest(E, grow, shrink):
 
 
 @jit
-def _gain(E, row, diagonal, shrink, top, diagonal_i):
-    """Largest increase of the dual over partners t of i: (E_i - E_t)^2 / |phi_i - phi_t|^2."""
+def _gains(E, row, diagonal, shrink, top, diagonal_i, gains):
+    """Increase of the dual with each partner t of i, (E_i - E_t)^2 / |phi_i - phi_t|^2; returns the largest."""
     best = 0.0
     for t in range(E.size):
         lead = fmax(top - E[t] + shrink[t], 0.0)
-        best = fmax(best, lead * lead / fmax(diagonal_i + diagonal[t] - 2.0 * row[t], 1e-12))
+        gain = lead * lead / fmax(diagonal_i + diagonal[t] - 2.0 * row[t], NEAREST)
+        gains[t] = gain
+        best = fmax(best, gain)
+    return best
+
+
+@jit
+def _gains_by_product(E, inverse, shrink, top, gains):
+    """The same from inverse_t = 1 / |phi_i - phi_t|^2: a division is most of the work."""
+    best = 0.0
+    for t in range(E.size):
+        lead = fmax(top - E[t] + shrink[t], 0.0)
+        gain = lead * lead * inverse[t]
+        gains[t] = gain
+        best = fmax(best, gain)
     return best
 
 
@@ -104,8 +120,11 @@ def _move(E, row_i, row_j, grow, shrink, step):
 
 
 @jit
-def smo(K, diagonal, beta, E, lower, upper, eps, max_steps):
-    """Maximise over beta with sum(beta) kept, until no pair violates by more than eps. Changes beta and E."""
+def smo(K, diagonal, beta, E, lower, upper, eps, max_steps, inverse):
+    """Maximise over beta with sum(beta) kept, until no pair violates by more than eps. Changes beta and E.
+
+    `inverse` (n, n) holds 1 / |phi_i - phi_t|^2 where one matrix serves many problems, else `NO_INVERSE`.
+    """
     n = beta.size
     blocks = (n + BLOCK - 1) // BLOCK
     grow = np.empty(n)
@@ -115,6 +134,7 @@ def smo(K, diagonal, beta, E, lower, upper, eps, max_steps):
         shrink[t] = 0.0 if beta[t] > lower[t] else NEVER
     high = np.empty(blocks)
     low = np.empty(blocks)
+    gains = np.empty(n)
     for q in range(blocks):
         a, z = q * BLOCK, min(n, q * BLOCK + BLOCK)
         high[q], low[q] = _largest(E[a:z], grow[a:z], shrink[a:z])
@@ -132,21 +152,20 @@ def smo(K, diagonal, beta, E, lower, upper, eps, max_steps):
         for p in range(blocks):
             if top + low[p] > 0.0:
                 a, z = p * BLOCK, min(n, p * BLOCK + BLOCK)
-                gain = _gain(E[a:z], row_i[a:z], diagonal[a:z], shrink[a:z], top, diagonal[i])
+                if inverse.size:
+                    gain = _gains_by_product(E[a:z], inverse[i, a:z], shrink[a:z], top, gains[a:z])
+                else:
+                    gain = _gains(
+                        E[a:z], row_i[a:z], diagonal[a:z], shrink[a:z], top, diagonal[i], gains[a:z]
+                    )
                 if gain > best:
                     best, q = gain, p
         if q < 0:
             break
-        j, best = -1, 0.0
-        for t in range(q * BLOCK, min(n, q * BLOCK + BLOCK)):
-            lead = top - E[t]
-            if shrink[t] == 0.0 and lead > 0.0:
-                gain = lead * lead / max(diagonal[i] + diagonal[t] - 2.0 * row_i[t], 1e-12)
-                if gain > best:
-                    best, j = gain, t
-        if j < 0:
-            break
-        step = (top - E[j]) / max(diagonal[i] + diagonal[j] - 2.0 * row_i[j], 1e-12)
+        j = q * BLOCK
+        while gains[j] < best:
+            j += 1
+        step = (top - E[j]) / max(diagonal[i] + diagonal[j] - 2.0 * row_i[j], NEAREST)
         room_i, room_j = upper[i] - beta[i], beta[j] - lower[j]
         step = min(step, min(room_i, room_j))
         beta[i] = upper[i] if step == room_i else beta[i] + step
@@ -367,7 +386,7 @@ class _Sample:
                 np.append(diagonal, p.offset),
             )
             lower, upper = np.append(lower, NEVER), np.append(upper, -NEVER)
-        smo(K, diagonal, beta, E, lower, upper, eps, 10_000 + 100 * len(members))
+        smo(K, diagonal, beta, E, lower, upper, eps, 10_000 + 100 * len(members), NO_INVERSE)
         beta = beta[: len(members)]
         self.beta[j, members] = beta
         if self.whole is not None:
