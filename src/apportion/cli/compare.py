@@ -109,7 +109,7 @@ def compare(
         return
     grid = Grid(box=None, padding=(0, 1, 0, 0))
     for j, word in enumerate(head):
-        grid.add_column(one_line(word), no_wrap=j < 5, overflow="fold")
+        grid.add_column(one_line(word.removeprefix(verdict.FOUND)), no_wrap=j < 5, overflow="fold")
     for row in body:
         grid.add_row(*(one_line(word) for word in row))
     console.print()
@@ -118,7 +118,8 @@ def compare(
     how = f"{folds} folds" + (f", {repeats} times" if repeats > 1 else "")
     console.print(
         f"\nCost of a decision, the mean over {len(tasks)} test folds ({how}); intervals and p values are corrected for folds that "
-        f"overlap, p also for the number of methods. Dearer by: than {against}."
+        f"overlap, p also for the number of methods. Dearer: than {against}. "
+        "The last columns: the share of each class that is found."
     )
 
 

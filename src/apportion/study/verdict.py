@@ -24,6 +24,7 @@ from .superclass_tables import table
 Array = NDArray[np.float64]
 
 MOST = 3  # classes that have a column in a table to read
+FOUND = "found of "
 
 
 # ---------------------------------------------------------------- one data set
@@ -125,7 +126,7 @@ def cells_of(
     """Head and rows of the table, as text; of many classes only the dearest have a column of what is found of them."""
     dearness = costs if costs.ndim == 1 else costs.max(axis=1)
     shown = [c for c in range(len(classes)) if len(classes) <= MOST or dearness[c] == dearness.max()][:MOST]
-    head = ["method", "cost", "95 % interval", "dearer by", "p", *(f"found of {classes[c]}" for c in shown)]
+    head = ["method", "cost", "95 % interval", "dearer", "p", *(f"{FOUND}{classes[c]}" for c in shown)]
     rows = [
         [
             line.label,
