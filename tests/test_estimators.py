@@ -271,10 +271,13 @@ def test_float32_gives_nearly_the_same_machine(Machine, loss):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("form", ["rbf", "laplacian", "dense", "csr"])
-def test_the_gap_holds_in_double_precision(form, dtype):
+@pytest.mark.parametrize(
+    ("form", "C"),
+    [("rbf", 0.5), ("rbf", 500), ("laplacian", 0.5), ("laplacian", 500), ("dense", 0.5), ("csr", 0.5)],
+)
+def test_the_gap_holds_in_double_precision(form, C, dtype):
     """Both objectives from the public attributes of a machine that computed in single precision where it could."""
-    theta, C = np.array([1.0, 3.0, 2.0]), 0.5
+    theta = np.array([1.0, 3.0, 2.0])
     X, y = problem(2600)
     X = X.astype(dtype)
     if form in ("dense", "csr"):
@@ -296,8 +299,8 @@ def test_the_gap_holds_in_double_precision(form, dtype):
     primal = 0.5 * square + 0.5 * (machine.intercept_**2).sum() + C * hinge
     dual = (alpha * own[machine.support_]).sum() - 0.5 * dual_square - 0.5 * (total**2).sum()
     assert_allclose(machine.objective_, primal, rtol=1e-4)
-    assert_allclose(machine.dual_gap_, (primal - dual) / primal, atol=1e-4)
-    assert 0 <= (primal - dual) / primal <= 1.1e-3
+    gap = (primal - dual) / primal
+    assert 0 <= gap <= machine.dual_gap_ * 1.01 + 1e-6 and machine.dual_gap_ <= min(gap + 3e-4, 1e-3)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

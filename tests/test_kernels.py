@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 from sklearn.metrics.pairwise import pairwise_kernels, rbf_kernel
 
-from apportion.kernels import Remembered, cross_kernel, make_kernel
+from apportion.kernels import Remembered, _exp, cross_kernel, make_kernel
 
 PARAMS = {"gamma": 0.3, "degree": 2, "coef0": 0.5}
 NAMES = ("rbf", "laplacian", "linear", "poly", "sigmoid")
@@ -123,6 +123,11 @@ def ask(kernel, rows):
     return rows[kernel.slot[rows] >= 0]
 
 
+def remembered(kernel, rows):
+    """What is kept of `rows`, all in one tile."""
+    return kernel.fill(rows[:0], slice(0, kernel.n))[kernel.slot[rows]]
+
+
 def test_rows_once_computed_are_kept():
     source = Counting(50)
     kernel, rows = Remembered(source, 10), np.array([4, 9, 30])
@@ -130,7 +135,7 @@ def test_rows_once_computed_are_kept():
     assert source.rows == 3
     assert_array_equal(ask(kernel, np.append(rows, 31)), np.append(rows, 31))
     assert source.rows == 4
-    assert_array_equal(kernel.kept[kernel.slot[rows]], source.K[rows])
+    assert_array_equal(remembered(kernel, rows), source.K[rows])
     assert_array_equal(kernel.block(np.array([4, 5]), slice(0, 50)), source.K[[4, 5]])
 
 
@@ -145,7 +150,7 @@ def test_no_more_memory_than_asked_for(megabytes):
         rows = np.sort(rng.choice(n, 5, replace=False))
         kept = ask(kernel, rows)
         assert len(kept) == min(5, kernel.capacity)
-        assert_array_equal(kernel.kept[kernel.slot[kept]], kernel.source.K[kept])
+        assert_array_equal(remembered(kernel, kept), kernel.source.K[kept])
         assert (kernel.slot >= 0).sum() <= kernel.capacity
 
 
@@ -160,3 +165,10 @@ def test_cache_size_reaches_the_kernels_that_keep_rows():
         assert isinstance(kernel, Remembered)
         assert kernel.capacity == int(0.1 * 2**20 // (300 * 8))
         assert kernel.take(np.arange(100)).capacity == 100
+
+
+def test_exp_in_single_precision():
+    x = -np.concatenate([np.linspace(0, 3, 1001), np.linspace(3, 87, 5000)]).astype(np.float32)
+    assert_allclose(_exp(x.copy()), np.exp(x.astype(float)), rtol=3e-7)
+    assert 0 <= _exp(np.array([-1e30, -100], np.float32)).max() < 1e-37
+    assert_allclose(_exp(np.array([[1e-7]], np.float32)), 1)  # a distance that rounding made negative

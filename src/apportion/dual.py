@@ -57,6 +57,20 @@ class Solution:
             beta[members] = self.alpha[members] @ table.codes[c]
         return beta
 
+    def blur(self, table: LossTable, y: NDArray[np.intp], bound: Array, rounding: float) -> float:
+        """What kernel values that are off by `rounding` hide of the gap; `bound` (n,) is C times the weights of the examples.
+
+        Independent errors leave a score of output j off by e_j of spread rounding |beta_j|. Where alpha is at a bound they
+        cancel on average; an example inside, at its margin, has a slack of max(e, 0), which costs its bound times 0.4 spread.
+        """
+        spread = rounding * np.linalg.norm(self.beta(table, y), axis=0)  # (m,)
+        hidden = 0.0
+        for c in range(table.n_classes):
+            alpha, most = self.alpha[y == c], bound[y == c, None] * table.weights[c]  # (n_c, R)
+            inside = (alpha > 0) & (alpha < most)
+            hidden += float((inside * most).sum(axis=0) @ np.sqrt(table.codes[c] ** 2 @ spread**2))
+        return 0.4 * hidden / max(self.objective, np.finfo(float).tiny)
+
 
 @dataclass
 class Settings:

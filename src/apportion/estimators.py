@@ -6,6 +6,7 @@ import copy
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -494,10 +495,12 @@ class ApportionedSVC(_ApportionedClassifier):
             return walk(table, make_kernel(X, self.kernel, **form), y, weight, settings, seed)
         if len(y) > CANONICAL and single_precision_serves(X, self.kernel, self._gamma, settings.tol):
             kernel = make_kernel(X, self.kernel, dtype=np.float32, **form)
-            solution = solve_kernel(table, kernel, y, weight, settings, start)
-            # kernel values are off by about 1e-7 of themselves: what that does to the gap, if the errors are independent
-            blur = 1e-7 * float((solution.beta(table, y) ** 2).sum()) * float(np.abs(kernel.diagonal()).max())
-            if blur <= 0.1 * settings.tol * solution.objective:
+            solution = solve_kernel(
+                table, kernel, y, weight, replace(settings, tol=0.9 * settings.tol), start
+            )
+            rounding = 1e-7 * float(np.abs(kernel.diagonal()).max())
+            solution.gap += solution.blur(table, y, settings.C * weight, rounding)
+            if solution.gap <= settings.tol:
                 self._precision = np.float32
                 return solution
             start = solution.alpha

@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ._jit import fmax, jit
-from .kernels import Kernel, Remembered
+from .kernels import COLUMNS, Kernel, Remembered
 
 Array = NDArray[np.float64]
 Members = NDArray[np.intp]
@@ -42,7 +42,7 @@ NEVER = -1e300  # added to E it keeps an example from being chosen
 BLOCK = 256  # examples a partial maximum is kept for
 NEAREST = 1e-12  # |phi_i - phi_t|^2 is taken to be no less
 NO_INVERSE = np.empty((0, 0), np.float32)
-ROWS, COLUMNS = 240, 500  # a panel tile stays in the second-level cache, and there is one for each thread
+ROWS = 240  # of a panel tile: it stays in the second-level cache, and there is one for each thread
 WHOLE = 400  # samples up to about this size are solved with their whole kernel matrix
 GROWTH = 4  # each sample is this much larger than the one before
 SAMPLE_TOL = 0.1  # relative gap at which a sample has taught enough
@@ -243,29 +243,34 @@ def _axpy(total, v, p):
 
 
 @jit
-def _apply(step, block, E, outputs, start):
-    """E[outputs, start : start + width] -= step @ block, skipping the zeros of step: an output changes few of the rows."""
-    total = np.empty(block.shape[1], block.dtype)
-    rows = np.empty(block.shape[0], np.int64)
+def _apply(step, block, places, width, E, outputs, start):
+    """E[outputs, start : start + width] -= step @ block[places, :width].
+
+    Zeros of step are skipped: an output changes few of the rows.
+    """
+    total = np.empty(width)  # float32 blocks are summed up in double, four rows at a time
+    changed = np.empty(places.size, np.int64)
     for r in range(outputs.size):
         v, count = step[r], 0
         for q in range(v.size):
             if v[q] != 0.0:
-                rows[count] = q
+                changed[count] = q
                 count += 1
         if count == 0:
             continue
         total[:] = 0.0
         q = 0
         while q + 4 <= count:
-            i0, i1, i2, i3 = rows[q], rows[q + 1], rows[q + 2], rows[q + 3]
-            _axpy4(total, v[i0], v[i1], v[i2], v[i3], block[i0], block[i1], block[i2], block[i3])
+            q0, q1, q2, q3 = changed[q], changed[q + 1], changed[q + 2], changed[q + 3]
+            k0, k1 = block[places[q0], :width], block[places[q1], :width]
+            k2, k3 = block[places[q2], :width], block[places[q3], :width]
+            _axpy4(total, v[q0], v[q1], v[q2], v[q3], k0, k1, k2, k3)
             q += 4
         while q < count:
-            _axpy(total, v[rows[q]], block[rows[q]])
+            _axpy(total, v[changed[q]], block[places[changed[q]], :width])
             q += 1
-        target = E[outputs[r], start : start + total.size]
-        for c in range(total.size):
+        target = E[outputs[r], start : start + width]
+        for c in range(width):
             target[c] -= total[c]
 
 
@@ -273,20 +278,26 @@ def panel(kernel: Kernel, rows: Members, step: Array, outputs: Members, E: Array
     """E[outputs] -= step @ K[rows], tile by tile; each kernel value is computed, or read from the cache, once for all outputs."""
     step = step.astype(kernel.dtype)
     cache = kernel if isinstance(kernel, Remembered) else None
+    new = kept = np.empty(0, np.intp)
     if cache is not None:
         new = cache.reserve(rows)
-        slots, used = cache.slot[rows], cache.used
-        remembered = np.zeros((len(outputs), used), kernel.dtype)
-        remembered[:, slots[slots >= 0]] = step[:, slots >= 0]
-        rows, step = rows[slots < 0], step[:, slots < 0]
+        kept = cache.slot[rows]
+        order = np.argsort(kept < 0, kind="stable")  # what the cache holds comes first
+        rows, step, kept = rows[order], step[:, order], kept[kept >= 0]
+    places = np.arange(ROWS)
 
     def one(start: int) -> None:
         cols = slice(start, min(start + COLUMNS, kernel.n))
+        width = cols.stop - start
         if cache is not None:
-            cache.fill(new, cols)
-            E[outputs, cols] -= remembered @ cache.kept[:used, cols]
-        for r in range(0, len(rows), ROWS):
-            _apply(step[:, r : r + ROWS], kernel.block(rows[r : r + ROWS], cols), E, outputs, start)
+            tile = cache.fill(new, cols)
+            for r in range(0, len(kept), ROWS):
+                slots = kept[r : r + ROWS]
+                _apply(step[:, r : r + len(slots)], tile, slots, width, E, outputs, start)
+        for r in range(len(kept), len(rows), ROWS):
+            some = rows[r : r + ROWS]
+            block = kernel.block(some, cols)
+            _apply(step[:, r : r + len(some)], block, places[: len(some)], width, E, outputs, start)
 
     list(each(one, range(0, kernel.n, COLUMNS)))
 
