@@ -60,6 +60,15 @@ def test_a_path_meets_the_exact_machine_at_every_C(p, q, most, monkeypatch):
         assert 2 * objective == pytest.approx(exact.objective_, rel=1e-4)
 
 
+def test_ranks_of_two_values_are_not_tried():
+    rng = np.random.default_rng(0)
+    X, y = rng.integers(2, size=(80, 6)), rng.integers(2, size=80)
+    small = {**SMALL, "scaling": ("standard", "quantile")}
+    assert set(ApportionedSVCCV(**small).fit(X, y).cv_results_["param_scaling"]) == {"standard"}
+    X[0, 0] = 2
+    assert set(ApportionedSVCCV(**small).fit(X, y).cv_results_["param_scaling"]) == {"standard", "quantile"}
+
+
 @pytest.mark.parametrize("kernel", ["rbf", "laplacian", "linear"])
 def test_kernel_matrices_are_those_of_scikit_learn(kernel):
     A, B = np.random.default_rng(0).normal(size=(7, 3)), np.random.default_rng(1).normal(size=(4, 3))

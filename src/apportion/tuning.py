@@ -56,12 +56,12 @@ WIDTHS = {"rbf": (1.0, 1 / 4, 4.0, 1 / 16), "laplacian": (1 / 4, 0.7, 1 / 10, 2.
 PRICES = 2.0 ** np.arange(-3, 10, 2)
 POWERS = ((0.0, 1.0), (0.5, 0.5), (1.0, 0.0))
 MACHINES = 30
-# share of the log loss in what a machine is chosen by: costs alone are coarse where errors are few
-SMOOTHING = 0.3
+# weight of the log loss in what a machine is chosen by: costs alone are coarse where errors are few
+SMOOTHING = 1.0
 SEARCH_ROWS = 2000  # more rows are searched on a sample of so many
 KERNEL_ROWS = 50_000  # more rows have Nystroem features in place of kernels
 COMPONENTS = 500
-CODING_KERNELS = 3  # other codings are tried on so many of the best kernels
+CODING_KERNELS = 1  # other codings are tried on so many of the best kernels
 COUPLED_PRICES = 5  # lee-lin-wahba is dear: so many of the smallest C
 # after so many folds the worse half of the kernels is dropped, where there are at least so many
 RACE_FOLDS, RACE_KERNELS = 2, 6
@@ -309,7 +309,10 @@ class ApportionedSVCCV(ClassifierMixin, BaseEstimator):
         d = X.shape[1]
         Cs: Any = PRICES if self.Cs is None else np.sort(np.asarray(self.Cs, dtype=float))
         ranked: list[tuple[int, KernelChoice]] = []
-        for scaling in (self.scaling,) if isinstance(self.scaling, str) else self.scaling:
+        scalings = (self.scaling,) if isinstance(self.scaling, str) else self.scaling
+        if "standard" in scalings and not sparse.issparse(X) and _at_most_two_values(X):
+            scalings = [s for s in scalings if s != "quantile"]  # ranks of two values say the same
+        for scaling in scalings:
             for kernel in self.kernels:
                 if sparse.issparse(X) and (kernel != "linear" or scaling == "quantile"):
                     continue
@@ -565,6 +568,12 @@ class _Clock:
 
 
 # ---------------------------------------------------------------- helpers of fit
+
+
+def _at_most_two_values(X: Any) -> bool:
+    """Whether no column has more than two different values."""
+    low, high = X.min(axis=0), X.max(axis=0)
+    return bool(np.all((X == low) | (X == high)))
 
 
 def _sample(y: Any, random_state: Any) -> Any:
