@@ -460,6 +460,9 @@ def _products(X: Any) -> Kernel:
     return make_kernel(X, "linear")
 
 
+NEWTON_FIRST = 150  # with more features it is the second choice
+
+
 def _newton_fits(X: Any, settings: Settings) -> bool:
     n, d = X.shape
     return (
@@ -551,18 +554,29 @@ def _binary_linear(
         return
     own = np.flatnonzero(part.mirror == np.arange(len(part.mirror)))
     problem = sample_weight, part.sign[own], part.margin[own], settings.C * part.weight[own]
-    beta = (
+    beta: Any = (
         None
         if start is None
         else _gather(part, own, rows, labels, start, problem[3][:, labels] * sample_weight)
     )
-    if settings.offset is None or (shift is None and _newton_fits(X, settings)):
-        W, b, beta, primals, gaps, done = _by_newton(X, labels, *problem, settings, beta)
-        if gaps.sum() > settings.tol * primals.sum() and settings.offset is not None:
-            W, b, beta, primals, gaps, done = _by_coordinates(X, labels, *problem, settings, beta, None)
-    else:
-        centre = None if shift is None else shift[part.outputs[own]]
-        W, b, beta, primals, gaps, done = _by_coordinates(X, labels, *problem, settings, beta, centre)
+    centre = None if shift is None else shift[part.outputs[own]]
+
+    def by_newton(beta: Any) -> _Outcome:
+        return _by_newton(X, labels, *problem, settings, beta)
+
+    def by_coordinates(beta: Any) -> _Outcome:
+        return _by_coordinates(X, labels, *problem, settings, beta, centre)
+
+    if settings.offset is None:
+        ways = [by_newton]
+    elif centre is not None or not _newton_fits(X, settings):
+        ways = [by_coordinates]
+    else:  # an iteration of Newton's method costs d times as much as a sweep
+        ways = [by_newton, by_coordinates] if X.shape[1] <= NEWTON_FIRST else [by_coordinates, by_newton]
+    for way in ways:
+        W, b, beta, primals, gaps, done = way(beta)
+        if gaps.sum() <= settings.tol * primals.sum():
+            break
     at = np.searchsorted(own, part.mirror)
     side = np.where(part.mirror == np.arange(len(part.mirror)), 1.0, -1.0)
     _spread(part, rows, labels, beta[at], solution.alpha)
