@@ -7,10 +7,12 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
+from sklearn.datasets import load_digits
 from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.svm import SVC
 
 import oracles
+from apportion import coupled
 from apportion.costs import check_costs
 from apportion.dual import Settings, solve_kernel, solve_linear
 from apportion.kernels import make_kernel
@@ -236,6 +238,16 @@ def test_many_outputs_are_certified(loss, k):
         settings = Settings(C=0.05, tol=1e-4, max_iter=max_iter)
         solution = solve_linear(table, data, y, weight, settings)
         assert_certified(table, y, weight, settings, solution, X=X)
+
+
+def test_a_working_set_too_small_for_its_problem_grows(monkeypatch):
+    monkeypatch.setattr(coupled, "WORKING", 100)
+    monkeypatch.setattr(coupled, "VARIABLES", 300)
+    X, y = load_digits(return_X_y=True)
+    kernel, y = make_kernel((X[:900] - 5) / 5, gamma=0.01), y[:900]
+    table = loss_table("reinforced", check_costs(None, range(10)))
+    solution = solve_kernel(table, kernel, y, np.ones(900), Settings(C=10, tol=1e-3, max_iter=100))
+    assert solution.gap <= 1e-3  # without growing it is 0.56 after as many rounds
 
 
 def test_coupled_tables_on_more_outputs_than_a_cache_line_holds():

@@ -171,4 +171,6 @@ def test_exp_in_single_precision():
     x = -np.concatenate([np.linspace(0, 3, 1001), np.linspace(3, 87, 5000)]).astype(np.float32)
     assert_allclose(_exp(x.copy()), np.exp(x.astype(float)), rtol=5e-7)
     assert 0 <= _exp(np.array([-1e30, -100], np.float32)).max() < 1e-37
-    assert_allclose(_exp(np.array([[1e-7]], np.float32)), 1, rtol=5e-7)  # a distance that rounding made negative
+    assert_allclose(
+        _exp(np.array([[1e-7]], np.float32)), 1, rtol=5e-7
+    )  # a distance that rounding made negative

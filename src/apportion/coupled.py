@@ -21,10 +21,12 @@ from .working_sets import NEVER, NO_INVERSE, SAMPLE_TOL, Each, Watch, nested_sam
 
 Array = NDArray[np.float64]
 
-WORKING = 1500  # examples in a working set
+WORKING = 1500  # examples in a working set, at first
+STUCK = 0.9  # share of the gap that is left after a round that calls for a larger one
 SWEEPS = 30  # over it, at most
 GOAL = 0.05  # share of the worst violation that it is solved to
 VARIABLES = 6000  # in a working set of single rows
+ROOM = 500  # for violators in the first of them
 
 
 @jit
@@ -105,7 +107,8 @@ class _Coupled:
             each,
         )
         self.codes, self.margins, self.boxes, self.shared = table
-        self.examples, self.variables = min(WORKING, largest), min(VARIABLES, largest)
+        self.examples, self.variables, self.largest = min(WORKING, largest), min(VARIABLES, largest), largest
+        self.last_gap = HUGE
         self.upper = self.boxes[y] * weight[:, None]  # (n, R)
         self.beta = np.empty((self.codes.shape[2], kernel.n))
         for c in range(len(self.codes)):
@@ -160,7 +163,7 @@ class _Coupled:
         worst = float(violation.max())
         self.in_set &= violation > -0.2 * worst
         found = np.flatnonzero(((violation > 0) & ~self.in_set).ravel())
-        room = max(self.variables // 4, 2 * int(self.in_set.sum()))
+        room = max(ROOM, 2 * int(self.in_set.sum()))
         if len(found) > room:
             found = found[np.argpartition(-violation.ravel()[found], room)[:room]]
         self.in_set.ravel()[found] = True
@@ -192,6 +195,9 @@ class _Coupled:
 
     def _improve_examples(self, violation: Array, tol: float) -> None:
         """The examples that violate most, violation (n,), one after the other."""
+        if self.gap > STUCK * self.last_gap:  # what one working set mends, the next one spoils
+            self.examples = min(2 * self.examples, self.largest)
+        self.last_gap = self.gap
         chosen = np.flatnonzero(violation > 0)
         if len(chosen) > self.examples:
             chosen = chosen[np.argpartition(-violation[chosen], self.examples)[: self.examples]]
