@@ -61,8 +61,10 @@ SMOOTHING = 1.0
 SEARCH_ROWS = 2000  # more rows are searched on a sample of so many
 KERNEL_ROWS = 50_000  # more rows have Nystroem features in place of kernels
 COMPONENTS = 500
-CODING_KERNELS = 1  # other codings are tried on so many of the best kernels
-COUPLED_PRICES = 5  # lee-lin-wahba is dear: so many of the smallest C
+COUPLED_KERNELS, COUPLED_PRICES = (
+    1,
+    5,
+)  # lee-lin-wahba is dear: so many of the best kernels and of the smallest C
 # after so many folds the worse half of the kernels is dropped, where there are at least so many
 RACE_FOLDS, RACE_KERNELS = 2, 6
 SEARCH_SHARE = 0.6  # of max_time
@@ -254,14 +256,13 @@ class ApportionedSVCCV(ClassifierMixin, BaseEstimator):
         clock = _Clock(self, started, len(kernels) * len(splits))
         search = _Search(costs, X[rows], y[rows], weight[rows], splits, self.n_jobs, clock)
         deadline = None if self.max_time is None else started + SEARCH_SHARE * self.max_time
-        first = [loss for loss in losses if loss.loss == losses[0].loss]
-        search.run(kernels, first, deadline)
-        for name in dict.fromkeys(loss.loss for loss in losses[len(first) :]):
-            best = search.best_kernels(CODING_KERNELS)
+        cheap = [loss for loss in losses if loss.loss != "lee-lin-wahba"]
+        search.run(kernels, cheap or losses, deadline)
+        if 0 < len(cheap) < len(losses):
+            best = search.best_kernels(COUPLED_KERNELS)
             clock.total += len(best) * len(splits)
-            dear = COUPLED_PRICES if name == "lee-lin-wahba" else None
-            coding = [loss for loss in losses if loss.loss == name]
-            search.run({kernel: kernels[kernel][:dear] for kernel in best}, coding, deadline)
+            some = {kernel: kernels[kernel][:COUPLED_PRICES] for kernel in best}
+            search.run(some, [loss for loss in losses if loss not in cheap], deadline)
         self._choose(search, X, y, weight, clock)
         self.held_out_rows_ = kept[rows]
         return self
