@@ -67,7 +67,10 @@ COUPLED_KERNELS, COUPLED_PRICES = (
 )  # lee-lin-wahba is dear: so many of the best kernels and of the smallest C
 # after so many folds the worse half of the kernels is dropped, where there are at least so many
 RACE_FOLDS, RACE_KERNELS = 2, 6
-SEARCH_SHARE = 0.6  # of max_time
+SEARCH_SHARE, FIT_SHARE = (
+    0.6,
+    0.95,
+)  # of max_time: when the search ends, and when the last machine should be fitted
 
 
 class ApportionedSVCCV(ClassifierMixin, BaseEstimator):
@@ -275,7 +278,7 @@ class ApportionedSVCCV(ClassifierMixin, BaseEstimator):
         chosen = [found[i] for i in order[:n_machines]]
         machines: list[Pipeline] = []
         clock.total += len(chosen) if self.refit else 0
-        deadline = None if self.max_time is None else clock.started + self.max_time
+        deadline = None if self.max_time is None else clock.started + FIT_SHARE * self.max_time
         scaled = _Scaled(X)
         for f in chosen if self.refit else ():
             begun = time.monotonic()
