@@ -61,16 +61,12 @@ SMOOTHING = 1.0
 SEARCH_ROWS = 2000  # more rows are searched on a sample of so many
 KERNEL_ROWS = 50_000  # more rows have Nystroem features in place of kernels
 COMPONENTS = 500
-COUPLED_KERNELS, COUPLED_PRICES = (
-    1,
-    5,
-)  # lee-lin-wahba is dear: so many of the best kernels and of the smallest C
+# lee-lin-wahba is dear: so many of the best kernels and of the smallest C
+COUPLED_KERNELS, COUPLED_PRICES = 1, 5
 # after so many folds the worse half of the kernels is dropped, where there are at least so many
 RACE_FOLDS, RACE_KERNELS = 2, 6
-SEARCH_SHARE, FIT_SHARE = (
-    0.6,
-    0.95,
-)  # of max_time: when the search ends, and when the last machine should be fitted
+# of max_time: when the search ends, and when the last machine should be fitted
+SEARCH_SHARE, FIT_SHARE = 0.6, 0.95
 
 
 class ApportionedSVCCV(ClassifierMixin, BaseEstimator):
