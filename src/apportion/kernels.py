@@ -80,7 +80,7 @@ def _laplacian(left, right_t, out):
 def _exp_single(x):
     """exp of float32 numbers <= 0, in place, to 5e-7 of itself: 2^n (1 + r + .. + r^6 / 720) with |r| <= log(2) / 2.
 
-    Three times as fast as numpy's: half of the time of a fit with few features would else be spent there.
+    Much faster than numpy's: with few features a fit would else spend most of its time there.
     """
     for i in range(x.size):
         v = max(x[i], np.float32(-87.0))  # less is no normal number; exp is then 2e-38 at most

@@ -23,16 +23,15 @@ Array = NDArray[np.float64]
 
 # SMO's tolerance at first, and its factor while the gap is too large
 FIRST_VIOLATION, NEXT_VIOLATION = 0.1, 0.4
-INVERSE_ROWS = 800
+INVERSE_ROWS = 800  # more rows have no inverse: it would not stay in cache
 
 
 class Gram(NamedTuple):
     """A kernel matrix with the dummy example of the intercept, made once for all machines on these examples."""
 
     K: Array  # (n + 1, n + 1)
-    inverse: NDArray[
-        np.float32
-    ]  # (n + 1, n + 1) 1 / |phi_i - phi_t|^2; empty where it would not stay in cache
+    # (n + 1, n + 1) 1 / |phi_i - phi_t|^2; empty where it would not stay in cache
+    inverse: NDArray[np.float32]
 
 
 def with_intercept(K: Array, rows: NDArray[np.intp]) -> Gram:
