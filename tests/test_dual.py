@@ -1,6 +1,7 @@
 """The solver reaches the optimum of every table on every route, and its certificate is the true one."""
 
 import json
+import time
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from sklearn.svm import SVC
 import oracles
 from apportion import coupled
 from apportion.costs import check_costs
-from apportion.dual import Settings, solve_kernel, solve_linear
+from apportion.dual import Settings, _threads, solve_kernel, solve_linear
 from apportion.kernels import make_kernel
 from apportion.losses import LOSSES, LossTable, loss_table, value
 
@@ -363,6 +364,24 @@ def test_threads_change_no_bit(name, form, intercept):
         assert_array_equal(getattr(one, attribute), getattr(two, attribute), err_msg=attribute)
     if form != "kernel":
         assert_array_equal(one.coef, two.coef)
+
+
+def test_an_error_in_one_thread_ends_the_work_of_all():
+    done = []
+
+    def work(item):
+        if item == 3:
+            raise RuntimeError("item 3")
+        time.sleep(1e-3)
+        done.append(item)
+
+    with _threads(2) as each:
+        assert list(each(abs, range(-5, 5))) == [5, 4, 3, 2, 1, 0, 1, 2, 3, 4]
+        assert list(each(abs, [])) == []
+        with pytest.raises(RuntimeError, match="item 3"):
+            each(work, range(10_000))
+        assert len(done) < 100
+        assert list(each(abs, [-1])) == [1]  # and the threads are there for the next
 
 
 def test_rows_of_zeros_and_examples_of_weight_zero_are_no_trouble():

@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 from sklearn.metrics.pairwise import pairwise_kernels, rbf_kernel
 
-from apportion.kernels import Remembered, _exp, cross_kernel, make_kernel
+from apportion.kernels import ROWS, Remembered, _exp, cross_kernel, make_kernel
 
 PARAMS = {"gamma": 0.3, "degree": 2, "coef0": 0.5}
 NAMES = ("rbf", "laplacian", "linear", "poly", "sigmoid")
@@ -44,6 +44,22 @@ def test_blocks_are_those_of_scikit_learn(name, form):
         assert block.dtype == dtype
         assert_allclose(block, whole[rows][:, cols], rtol=1e-5 if dtype is np.float32 else 1e-9, atol=atol)
     assert_allclose(kernel.diagonal(), np.diagonal(whole), rtol=1e-5, atol=atol)
+
+
+@pytest.mark.parametrize("form", ["dense", "csr", "precomputed"])
+@pytest.mark.parametrize("name", NAMES)
+def test_blocks_are_the_block_some_rows_at_a_time(name, form):
+    X = points(2 * ROWS + 30)
+    kernel = make_kernel(sparse.csr_matrix(X) if form == "csr" else X, name, **PARAMS)
+    if form == "precomputed":
+        kernel = make_kernel(twin(name, X), "precomputed")
+    rows = np.random.default_rng(1).permutation(len(X))[: 2 * ROWS + 7]
+    whole, out = kernel.block(rows, slice(5, 60)), np.zeros((len(rows), 55))
+    for at, block in kernel.blocks(rows, slice(5, 60)):
+        assert len(block) <= ROWS
+        out[at] = block  # before the next is asked for
+    assert_allclose(out, whole, rtol=1e-12)
+    assert not list(kernel.blocks(rows[:0], slice(5, 60)))
 
 
 @pytest.mark.parametrize("form", ["dense", "csr", "callable", "precomputed"])
@@ -112,6 +128,10 @@ class Counting:
     def block(self, rows, cols):
         self.rows += len(np.arange(self.n)[rows])
         return self.K[rows][:, cols]
+
+    def blocks(self, rows, cols):
+        if len(rows):
+            yield slice(None), self.block(rows, cols)
 
     def take(self, index):
         raise NotImplementedError

@@ -25,18 +25,24 @@ def jit(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _llvm_binary(name: str) -> Any:
-    """A float64 function of two numbers that LLVM knows by name, so that loops with it become vector code (max and min do not)."""
+    """A function of two numbers that LLVM knows by name, so that loops with it become vector code (max and min do not).
+
+    Of float32 numbers it is float32, of all others float64.
+    """
 
     @intrinsic
     def function(context, a, b):
+        single = a == b == types.float32
+
         def code(context, builder, signature, args):
-            real = ir.DoubleType()
+            real = ir.FloatType() if single else ir.DoubleType()
             call = builder.module.declare_intrinsic(
                 f"llvm.{name}", (real,), ir.FunctionType(real, [real, real])
             )
             return builder.call(call, args, fastmath=("fast",))
 
-        return types.float64(types.float64, types.float64), code
+        kind = types.float32 if single else types.float64
+        return kind(kind, kind), code
 
     return function
 

@@ -20,9 +20,10 @@ the shift to the intercept found, repeat.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -175,8 +176,35 @@ def _threads(n_jobs: int, blas: int = 1) -> Iterator[Callable[..., Iterable[Any]
         if n_jobs == 1:
             yield map
         else:
-            with ThreadPoolExecutor(n_jobs) as pool:
-                yield pool.map
+            with ThreadPoolExecutor(n_jobs - 1) as pool:
+                yield partial(_shared_map, pool, n_jobs)
+
+
+def _shared_map(
+    pool: Executor, n_jobs: int, function: Callable[[Any], Any], items: Iterable[Any]
+) -> list[Any]:
+    """[function(item) for item in items], the calling thread among the workers.
+
+    Each worker takes the next item as it becomes free. A future for every item would cost as much as a short task itself.
+    """
+    items = list(items)
+    results: list[Any] = [None] * len(items)
+    turns = iter(range(len(items)))
+
+    def work() -> None:
+        try:
+            for at in turns:
+                results[at] = function(items[at])
+        finally:
+            list(turns)  # after an error nobody starts another
+
+    helpers = [pool.submit(work) for _ in range(min(n_jobs, len(items)) - 1)]
+    try:
+        work()
+    finally:
+        for helper in helpers:
+            helper.result()
+    return results
 
 
 # ---------------------------------------------------------------- kernel machines

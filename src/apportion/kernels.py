@@ -1,6 +1,7 @@
 """Kernel blocks K[rows, cols] of a fixed set of examples, computed where they are needed and never all at once.
 
-Three sources share one interface: `n`, `diagonal()`, `block(rows, cols)`, `take(index)` (the same kernel on some of the examples):
+Three sources share one interface: `n`, `diagonal()`, `block(rows, cols)`, `blocks(rows, cols)` (the same, some rows at a time),
+`take(index)` (the same kernel on some of the examples):
 
     Points       dense data; rbf, linear, poly and sigmoid are one matrix product and one elementwise function, laplacian a loop
     Pairwise     sparse data and callables, through scikit-learn's pairwise_kernels
@@ -11,7 +12,7 @@ Three sources share one interface: `n`, `diagonal()`, `block(rows, cols)`, `take
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -25,8 +26,8 @@ from ._jit import jit
 Block = NDArray[Any]
 Index = Any  # integer array or slice
 
-FILL = 240  # kernel rows computed at a time
-COLUMNS = 500  # of a tile: so many columns are computed and used at a time
+# of a tile, which is computed and used while it stays in the second-level cache
+ROWS, COLUMNS = 240, 1000
 
 
 class Kernel(Protocol):
@@ -39,7 +40,16 @@ class Kernel(Protocol):
 
     def block(self, rows: Index, cols: Index) -> Block: ...
 
+    def blocks(self, rows: NDArray[np.intp], cols: Index) -> Iterator[tuple[slice, Block]]: ...
+
     def take(self, index: NDArray[np.intp]) -> Kernel: ...
+
+
+def _blocks(kernel: Kernel, rows: NDArray[np.intp], cols: Index) -> Iterator[tuple[slice, Block]]:
+    """(which rows, their block), `ROWS` at a time."""
+    for start in range(0, len(rows), ROWS):
+        at = slice(start, start + ROWS)
+        yield at, kernel.block(rows[at], cols)
 
 
 def _diagonal(kernel: Kernel) -> NDArray[np.float64]:
@@ -104,16 +114,16 @@ def _exp(x: Block) -> Block:
     return np.exp(x, out=x)
 
 
-def _product(left: Block, right: Block) -> Block:
-    return left @ right.T
+def _product(left: Block, right: Block, out: Block | None = None) -> Block:
+    return np.matmul(left, right.T, out=out)
 
 
-def _exp_of_product(left: Block, right: Block) -> Block:
-    return _exp(left @ right.T)
+def _exp_of_product(left: Block, right: Block, out: Block | None = None) -> Block:
+    return _exp(np.matmul(left, right.T, out=out))
 
 
-def _exp_of_distance(left: Block, right: Block) -> Block:
-    out = np.empty((len(left), len(right)), left.dtype)
+def _exp_of_distance(left: Block, right: Block, out: Block | None = None) -> Block:
+    out = np.empty((len(left), len(right)), left.dtype) if out is None else out
     _laplacian(left, np.ascontiguousarray(right.T), out)
     return _exp(out)
 
@@ -125,8 +135,8 @@ class Powers:
     coef0: float
     degree: float
 
-    def __call__(self, left: Block, right: Block) -> Block:
-        out = left @ right.T
+    def __call__(self, left: Block, right: Block, out: Block | None = None) -> Block:
+        out = np.matmul(left, right.T, out=out)
         out += left.dtype.type(self.coef0)
         return np.power(out, left.dtype.type(self.degree), out=out)
 
@@ -137,8 +147,8 @@ class Sigmoid:
 
     coef0: float
 
-    def __call__(self, left: Block, right: Block) -> Block:
-        out = left @ right.T
+    def __call__(self, left: Block, right: Block, out: Block | None = None) -> Block:
+        out = np.matmul(left, right.T, out=out)
         out += left.dtype.type(self.coef0)
         return np.tanh(out, out=out)
 
@@ -149,7 +159,7 @@ class Points:
 
     left: Block  # (n, d')
     right: Block  # (n, d')
-    evaluate: Callable[[Block, Block], Block]
+    evaluate: Callable[..., Block]  # (left, right, out)
     n: int = field(init=False)
     dtype: Any = field(init=False)
 
@@ -162,6 +172,14 @@ class Points:
 
     def block(self, rows: Index, cols: Index) -> Block:
         return self.evaluate(self.left[rows], self.right[cols])
+
+    def blocks(self, rows: NDArray[np.intp], cols: Index) -> Iterator[tuple[slice, Block]]:
+        """A block is written over by the next: memory that is in cache already costs far less than new."""
+        right = np.asfortranarray(self.right[cols])  # so that its transpose lies in the order of the product
+        buffer = np.empty((min(ROWS, len(rows)), len(right)), self.dtype)
+        for start in range(0, len(rows), ROWS):
+            left = self.left.take(rows[start : start + ROWS], axis=0)
+            yield slice(start, start + ROWS), self.evaluate(left, right, buffer[: len(left)])
 
     def take(self, index: NDArray[np.intp]) -> Points:
         return Points(self.left[index], self.right[index], self.evaluate)
@@ -187,6 +205,9 @@ class Pairwise:
 
     def block(self, rows: Index, cols: Index) -> Block:
         return self._evaluate(self.X[rows], self.X[cols])
+
+    def blocks(self, rows: NDArray[np.intp], cols: Index) -> Iterator[tuple[slice, Block]]:
+        return _blocks(self, rows, cols)
 
     def against(self, X: Any) -> Block:
         """K of other examples with these."""
@@ -226,6 +247,9 @@ class Precomputed:
     def block(self, rows: Index, cols: Index) -> Block:
         return self.K[np.ix_(self.index[rows], self.index[cols])].astype(self.dtype, copy=False)
 
+    def blocks(self, rows: NDArray[np.intp], cols: Index) -> Iterator[tuple[slice, Block]]:
+        return _blocks(self, rows, cols)
+
     def take(self, index: NDArray[np.intp]) -> Precomputed:
         return Precomputed(self.K, self.index[index], self.dtype)
 
@@ -262,9 +286,8 @@ class Remembered:
     def fill(self, new: NDArray[np.intp], cols: slice) -> Block:
         """The tile of `cols`: row slot[i] holds example i."""
         tile = self._kept[cols.start // COLUMNS]
-        for i in range(0, len(new), FILL):
-            some = new[i : i + FILL]
-            tile[self.slot[some], : cols.stop - cols.start] = self.source.block(some, cols)
+        for at, block in self.source.blocks(new, cols):
+            tile[self.slot[new[at]], : cols.stop - cols.start] = block
         return tile
 
     def diagonal(self) -> NDArray[np.float64]:
@@ -272,6 +295,9 @@ class Remembered:
 
     def block(self, rows: Index, cols: Index) -> Block:
         return self.source.block(rows, cols)
+
+    def blocks(self, rows: NDArray[np.intp], cols: Index) -> Iterator[tuple[slice, Block]]:
+        return self.source.blocks(rows, cols)
 
     def take(self, index: NDArray[np.intp]) -> Remembered:
         return Remembered(self.source.take(index), self.megabytes)
@@ -282,7 +308,7 @@ class Remembered:
 
 def kernel_function(
     kernel: str, gamma: float, degree: float, coef0: float, left: Block, right: Block | None = None
-) -> tuple[Block, Block, Callable[[Block, Block], Block]]:
+) -> tuple[Block, Block, Callable[..., Block]]:
     """(left', right', evaluate) with K = evaluate(left', right') for dense `left`, `right` of one dtype.
 
     rbf: exp(-g |x - z|^2) = exp([sqrt(2g) x, -g |x|^2, 1] . [sqrt(2g) z, 1, -g |z|^2]): with two more columns the exponent is a
