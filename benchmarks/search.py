@@ -20,7 +20,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
-from apportion import ApportionedSVCCV, cost_scorer, tuning
+from apportion import ApportionedSVCCV, candidates, cost_scorer
 from apportion.study.datasets import load_table
 from apportion.study.superclass_tables import table, write_into
 
@@ -50,12 +50,12 @@ def ours(X, y, costs, folds, powers=SLACK, race=True):
         cv=folds,
         n_machines=1,
     )
-    whole = tuning.RACE_KERNELS
-    tuning.RACE_KERNELS = whole if race else len(GAMMAS) + 1
+    whole = candidates.RACE_KERNELS
+    candidates.RACE_KERNELS = whole if race else len(GAMMAS) + 1
     try:
         search.fit(X, y)
     finally:
-        tuning.RACE_KERNELS = whole
+        candidates.RACE_KERNELS = whole
     return -search.cv_results_["mean_test_score"].max()
 
 

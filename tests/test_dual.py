@@ -15,9 +15,11 @@ from sklearn.svm import SVC
 import oracles
 from apportion import coupled
 from apportion.costs import check_costs
-from apportion.dual import Settings, _threads, solve_kernel, solve_linear
+from apportion.dual import solve_kernel, solve_linear
 from apportion.kernels import make_kernel
 from apportion.losses import LOSSES, LossTable, loss_table, value
+from apportion.solution import Settings
+from apportion.threads import threads
 
 THETA = [1.0, 4.0, 2.0]
 MATRIX = [[0.0, 1.0, 3.0], [4.0, 0.0, 0.5], [2.0, 0.0, 0.0]]
@@ -375,7 +377,7 @@ def test_an_error_in_one_thread_ends_the_work_of_all():
         time.sleep(1e-3)
         done.append(item)
 
-    with _threads(2) as each:
+    with threads(2) as each:
         assert list(each(abs, range(-5, 5))) == [5, 4, 3, 2, 1, 0, 1, 2, 3, 4]
         assert list(each(abs, [])) == []
         with pytest.raises(RuntimeError, match="item 3"):

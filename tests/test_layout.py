@@ -13,12 +13,17 @@ PACKAGE = Path(apportion.__file__).parent
 ORDER = (
     "costs",
     "losses",
+    "solution",
+    "parts",
+    "threads",
     "_jit",
     "kernels",
     "working_sets",
     "newton",
+    "rows",
     "coordinate",
     "coupled",
+    "multipliers",
     "dual",
     "paths",
     "pegasos",
@@ -28,6 +33,7 @@ ORDER = (
     "streams",
     "search",
     "calibration",
+    "candidates",
     "tuning",
     "metrics",
     "guarantees",
@@ -42,7 +48,19 @@ ORDER = (
     "show",
     "cli",
 )
-NUMBA = ("_jit", "kernels", "working_sets", "newton", "coordinate", "coupled", "dual", "paths", "pegasos")
+NUMBA = (
+    "_jit",
+    "kernels",
+    "working_sets",
+    "newton",
+    "rows",
+    "coordinate",
+    "coupled",
+    "multipliers",
+    "dual",
+    "paths",
+    "pegasos",
+)
 HEAVY = ("numba", "torch", "matplotlib", "pandas")
 FILES = sorted(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py"))
 

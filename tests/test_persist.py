@@ -428,7 +428,7 @@ def test_onnx_of_an_average_of_machines_is_predict(name):
 
 
 def test_onnx_where_nystroem_features_stand_for_kernels(monkeypatch):
-    monkeypatch.setattr(apportion.tuning, "KERNEL_ROWS", 100)
+    monkeypatch.setattr(apportion.candidates, "KERNEL_ROWS", 100)
     X, y = load_iris(return_X_y=True)
     with pytest.warns(UserWarning, match="Nystroem"):
         model = ApportionedSVCCV([1, 2, 5], **SMALL).fit(X, y)

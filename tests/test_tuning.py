@@ -12,8 +12,15 @@ from sklearn.model_selection import GridSearchCV, StratifiedKFold, train_test_sp
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-import apportion.tuning as tuning
-from apportion import ApportionedSVC, ApportionedSVCCV, check_costs, expected_cost, paths
+from apportion import (
+    ApportionedSVC,
+    ApportionedSVCCV,
+    candidates,
+    check_costs,
+    expected_cost,
+    paths,
+    tuning,
+)
 from apportion.calibration import calibrate, decide, temperature
 from apportion.losses import loss_table
 from apportion.paths import hinge_path, with_intercept
@@ -239,8 +246,8 @@ def test_a_sample_is_searched_and_all_rows_are_fitted(monkeypatch):
 
 
 def test_too_many_rows_for_kernels_have_nystroem_features_and_it_says_so(monkeypatch):
-    monkeypatch.setattr(tuning, "KERNEL_ROWS", 300)
-    monkeypatch.setattr(tuning, "COMPONENTS", 40)
+    monkeypatch.setattr(candidates, "KERNEL_ROWS", 300)
+    monkeypatch.setattr(candidates, "COMPONENTS", 40)
     X, y = make_classification(400, 6, random_state=0)
     with pytest.warns(UserWarning, match="Nystroem"):
         machine = ApportionedSVCCV([1, 5], **SMALL).fit(X, y)

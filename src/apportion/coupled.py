@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from ._jit import jit
 from .coordinate import HUGE, TINY, feasible, solve_example
 from .kernels import Kernel
-from .working_sets import NEVER, NO_INVERSE, SAMPLE_TOL, Each, Watch, nested_samples, panel, smo
-
-Array = NDArray[np.float64]
+from .solution import Array, Watch
+from .threads import Each
+from .working_sets import NEVER, NO_INVERSE, SAMPLE_TOL, nested_samples, panel, smo
 
 WORKING = 1500  # examples in a working set, at first
 STUCK = 0.9  # share of the gap that is left after a round that calls for a larger one

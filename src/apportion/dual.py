@@ -19,193 +19,20 @@ the shift to the intercept found, repeat.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from threadpoolctl import ThreadpoolController
 
 from . import coordinate, coupled, newton, working_sets
 from .kernels import Kernel, Precomputed, make_kernel
 from .losses import LossTable
-
-Array = NDArray[np.float64]
-Watch = Callable[[int, float], None]
-
-
-@dataclass
-class Solution:
-    """What a solver found, and how far from the optimum it can be at most."""
-
-    alpha: Array  # (n, R) dual variables
-    intercept: Array  # (m,)
-    objective: float  # primal value
-    gap: float  # (primal - dual) / primal
-    n_iter: int
-    coef: Array | None = None  # (m, d), linear machines
-
-    def beta(self, table: LossTable, y: NDArray[np.intp]) -> Array:
-        """(n, m): sum_r alpha_ir codes[y_i, r], the coefficients of phi(x_i)."""
-        beta = np.empty((len(y), table.n_outputs))
-        for c in range(table.n_classes):
-            members = y == c
-            beta[members] = self.alpha[members] @ table.codes[c]
-        return beta
-
-    def blur(self, table: LossTable, y: NDArray[np.intp], bound: Array, rounding: float) -> float:
-        """What kernel values that are off by `rounding` hide of the gap; `bound` (n,) is C times the weights of the examples.
-
-        Independent errors leave a score of output j off by e_j of spread rounding |beta_j|. Where alpha is at a bound they
-        cancel on average; an example inside, at its margin, has a slack of max(e, 0), which costs its bound times 0.4 spread.
-        """
-        spread = rounding * np.linalg.norm(self.beta(table, y), axis=0)  # (m,)
-        hidden = 0.0
-        for c in range(table.n_classes):
-            alpha, most = self.alpha[y == c], bound[y == c, None] * table.weights[c]  # (n_c, R)
-            inside = (alpha > 0) & (alpha < most)
-            hidden += float((inside * most).sum(axis=0) @ np.sqrt(table.codes[c] ** 2 @ spread**2))
-        return 0.4 * hidden / max(self.objective, np.finfo(float).tiny)
-
-
-@dataclass
-class Settings:
-    """What a fit asks of the solver."""
-
-    C: float = 1.0
-    offset: float | None = 1.0  # t: squared value of the constant feature; 0 = no intercept, None = free
-    tol: float = 1e-3
-    max_iter: int = 1000
-    n_jobs: int = 1
-    cache_size: float = 1000.0  # megabytes
-    watch: Watch | None = None
-
-    @property
-    def largest(self) -> int:
-        """Members of a working set: two kernel matrices of them, with a copy each, fit into the cache."""
-        return max(int(np.sqrt(self.cache_size * 2**20 / 32)), 100)
-
-
-# ---------------------------------------------------------------- tables that fall apart into binary outputs
-
-
-@dataclass
-class Binary:
-    """Outputs that are binary problems on the same classes, in the order of `classes`."""
-
-    outputs: NDArray[np.intp]  # (m',) positions in the table
-    classes: NDArray[np.intp]  # (k',) the classes that take part
-    row: NDArray[np.intp]  # (m', k') row of the table that holds output j of class c
-    sign: Array  # (m', k')
-    size: Array  # (m', k'): a code of size a gives a [margin / a - sign f]_+, so alpha of the table is |beta| / a
-    margin: Array  # (m', k')
-    weight: Array  # (m', k')
-    mirror: NDArray[np.intp]  # (m',): position of the output this one is the negative of, or its own
-
-
-def binary_parts(table: LossTable) -> list[Binary] | None:
-    """The table as binary problems, grouped by the classes they see; None where rows or slack couple the outputs."""
-    codes = np.where(table.weights[:, :, None] > 0, table.codes, 0.0)
-    if (
-        (table.shared and codes.shape[1] > 1)
-        or np.any((codes != 0).sum(axis=2) > 1)
-        or np.any((codes != 0).sum(axis=1) > 1)
-    ):
-        return None
-    groups: dict[tuple[int, ...], list[int]] = {}
-    for j in range(table.n_outputs):
-        groups.setdefault(tuple(np.flatnonzero(codes[:, :, j].any(axis=1))), []).append(j)
-    return [
-        _binary(table, codes, np.array(outputs), np.array(classes))
-        for classes, outputs in groups.items()
-        if classes
-    ]
-
-
-def _binary(table: LossTable, codes: Array, outputs: NDArray[np.intp], classes: NDArray[np.intp]) -> Binary:
-    row = np.array([[np.flatnonzero(codes[c, :, j])[0] for c in classes] for j in outputs])
-    code = codes[classes, row, outputs[:, None]]  # (m', k')
-    sign, size = np.sign(code), np.abs(code)
-    margin, weight = table.margins[classes, row] / size, table.weights[classes, row] * size
-    mirror = np.arange(len(outputs))
-    for j in range(len(outputs)):
-        for i in range(j):
-            if (
-                mirror[i] == i
-                and np.all(sign[i] == -sign[j])
-                and np.all(margin[i] == margin[j])
-                and np.all(weight[i] == weight[j])
-            ):
-                mirror[j] = i
-                break
-    return Binary(outputs, classes, row, sign, size, margin, weight, mirror)
-
-
-def _spread(
-    part: Binary, rows: NDArray[np.intp], labels: NDArray[np.intp], beta: Array, alpha: Array
-) -> None:
-    """Write beta (m', n') of a part, labels (n',) counted among its classes, into alpha (n, R) of the table."""
-    for j in range(len(part.outputs)):
-        alpha[rows, part.row[j][labels]] = np.abs(beta[j]) / part.size[j][labels]
-
-
-def _gather(
-    part: Binary, own: NDArray[np.intp], rows: Any, labels: NDArray[np.intp], alpha: Array, upper: Array
-) -> Array:
-    """The way back, for the outputs `own`: beta (m'', n') from alpha, inside its bounds."""
-    beta = np.array([part.size[j][labels] * alpha[rows, part.row[j][labels]] for j in own])
-    return part.sign[own][:, labels] * np.minimum(beta, upper)
-
-
-# ---------------------------------------------------------------- threads
-
-_BLAS: list[ThreadpoolController] = []  # made once: it looks through all loaded libraries
-
-
-@contextmanager
-def _threads(n_jobs: int, blas: int = 1) -> Iterator[Callable[..., Iterable[Any]]]:
-    """A map over `n_jobs` threads. Matrix products inside use `blas` threads: results do not depend on n_jobs."""
-    if not _BLAS:
-        _BLAS.append(ThreadpoolController())
-    with _BLAS[0].limit(limits=blas, user_api="blas"):
-        if n_jobs == 1:
-            yield map
-        else:
-            with ThreadPoolExecutor(n_jobs - 1) as pool:
-                yield partial(_shared_map, pool, n_jobs)
-
-
-def _shared_map(
-    pool: Executor, n_jobs: int, function: Callable[[Any], Any], items: Iterable[Any]
-) -> list[Any]:
-    """[function(item) for item in items], the calling thread among the workers.
-
-    Each worker takes the next item as it becomes free. A future for every item would cost as much as a short task itself.
-    """
-    items = list(items)
-    results: list[Any] = [None] * len(items)
-    turns = iter(range(len(items)))
-
-    def work() -> None:
-        try:
-            for at in turns:
-                results[at] = function(items[at])
-        finally:
-            list(turns)  # after an error nobody starts another
-
-    helpers = [pool.submit(work) for _ in range(min(n_jobs, len(items)) - 1)]
-    try:
-        work()
-    finally:
-        for helper in helpers:
-            helper.result()
-    return results
-
+from .multipliers import free_intercept
+from .parts import Binary, binary_parts, gather, spread
+from .solution import Array, Settings, Solution, relative
+from .threads import Each, threads
 
 # ---------------------------------------------------------------- kernel machines
 
@@ -220,7 +47,7 @@ def solve_kernel(
 ) -> Solution:
     """Solve on a kernel over the n examples, from alpha `start` (n, R) where it is given."""
     parts = binary_parts(table)
-    with _threads(settings.n_jobs) as each:
+    with threads(settings.n_jobs) as each:
         if parts is None:
             return _coupled_kernel(table, kernel, y, sample_weight, settings, start, each)
         alpha, intercept = np.zeros((len(y), table.codes.shape[1])), np.zeros(table.n_outputs)
@@ -242,17 +69,13 @@ def solve_kernel(
 
         done = list((each if serial else map)(one, parts))
     objective, gap = sum(d[0] for d in done), sum(d[1] for d in done)
-    return Solution(alpha, intercept, objective, _relative(gap, objective), max(d[2] for d in done))
+    return Solution(alpha, intercept, objective, relative(gap, objective), max(d[2] for d in done))
 
 
 def _sorted(y: NDArray[np.intp], k: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """The examples in the order of their classes, and where each class starts (k + 1,)."""
     order = np.argsort(y, kind="stable")
     return order, np.searchsorted(y[order], np.arange(k + 1))
-
-
-def _relative(gap: float, primal: float) -> float:
-    return float(max(gap, 0.0) / max(primal, np.finfo(float).tiny))
 
 
 def _binary_kernel(
@@ -262,7 +85,7 @@ def _binary_kernel(
     sample_weight: Array,
     settings: Settings,
     start: Array | None,
-    each: Callable[..., Iterable[Any]],
+    each: Each,
     alpha: Array,
     intercept: Array,
 ) -> tuple[float, float, int]:
@@ -285,14 +108,14 @@ def _binary_kernel(
     )
     beta = None
     if start is not None:
-        beta = _gather(part, own, order, labels, start, problem.box[:, labels] * problem.weight)
+        beta = gather(part, own, order, labels, start, problem.box[:, labels] * problem.weight)
         beta = _balanced(beta) if settings.offset is None else beta
     beta, b, primal, gap, rounds = working_sets.solve_binary_outputs(
         problem, tol=settings.tol, max_iter=settings.max_iter, each=each, beta=beta, watch=settings.watch
     )
     at = np.searchsorted(own, part.mirror)  # output -> the one that was solved for it
     side = np.where(part.mirror == np.arange(len(part.mirror)), 1.0, -1.0)
-    _spread(part, order, labels, beta[at], alpha)
+    spread(part, order, labels, beta[at], alpha)
     intercept[part.outputs] = side * b[at]
     return float(primal[at].sum()), float(gap[at].sum()), rounds
 
@@ -315,7 +138,7 @@ def _coupled_kernel(
     sample_weight: Array,
     settings: Settings,
     start: Array | None,
-    each: Callable[..., Iterable[Any]],
+    each: Each,
 ) -> Solution:
     order, starts = _sorted(y, table.n_classes)
     sorted_kernel = kernel if np.all(np.diff(order) == 1) else kernel.take(order)
@@ -339,7 +162,7 @@ def _coupled_kernel(
             alpha=alpha,
             watch=settings.watch,
         )
-        return Solution(alpha, b, primal, _relative(gap, primal), rounds)
+        return Solution(alpha, b, primal, relative(gap, primal), rounds)
 
     def quadratic(beta: Array) -> tuple[Array, float]:
         """K beta (n, m) and beta' K beta."""
@@ -351,100 +174,12 @@ def _coupled_kernel(
     begin = None if start is None else start[order]
     if settings.offset is None:
         scale = float(np.mean(sorted_kernel.diagonal()))
-        solution = _multipliers(solve, quadratic, table, y[order], weight, scale, settings, begin)
+        solution = free_intercept(solve, quadratic, table, y[order], weight, scale, settings, begin)
     else:
         solution = solve(settings.offset, None, begin, settings.tol, settings.max_iter)
     alpha = np.empty_like(solution.alpha)
     alpha[order] = solution.alpha
     return replace(solution, alpha=alpha)
-
-
-# ---------------------------------------------------------------- the free intercept of coupled outputs
-
-
-def _multipliers(
-    solve: Callable[[float, Array | None, Array | None, float, int], Solution],
-    quadratic: Callable[[Array], tuple[Array, float]],
-    table: LossTable,
-    y: NDArray[np.intp],
-    weight: Array,
-    t: float,
-    settings: Settings,
-    alpha: Array | None,
-) -> Solution:
-    """Free intercept: solve with a penalised one around a shift, move the shift, until the balanced dual certifies the gap.
-
-    `solve(t, shift, alpha, tol, max_iter)` is the machine with a penalised intercept; `quadratic(beta)` gives its scores without
-    intercept (n, m) and |W|^2.
-    """
-    shift: Array | None = None
-    best: Solution | None = None
-    rounds, tol, before = 0, 0.3 * settings.tol, np.inf
-    upper = settings.C * table.weights[y] * weight[:, None]
-    t = max(
-        t, float(np.abs(table.margins).max() / upper.sum())
-    )  # a shift of a margin must be within reach of the duals
-    while best is None or (best.gap > settings.tol and rounds < min(settings.max_iter, 100)):
-        point = solve(t, shift, alpha, tol, settings.max_iter)
-        rounds += 1
-        shift, alpha = point.intercept, point.alpha
-        imbalance = float(np.abs(point.beta(table, y).sum(axis=0)).max())
-        t *= 4.0 if imbalance > 0.5 * before else 1.0
-        before = imbalance
-        balanced = balance(table, alpha, y, upper)
-        if balanced is None:
-            balanced = np.zeros_like(
-                alpha
-            )  # a feasible point at any rate: the gap is the primal value itself
-        scores, square = quadratic(replace(point, alpha=balanced).beta(table, y))
-        z = _terms(table, scores + shift, y)
-        slack = upper * np.maximum(z, 0.0)
-        hinge = float((slack.max(axis=1) if table.shared else slack.sum(axis=1)).sum())
-        primal = 0.5 * square + hinge
-        gap = _relative(hinge - float((balanced * z).sum()), primal)
-        if best is None or gap < best.gap:
-            best = Solution(balanced, shift, primal, gap, rounds)
-        tol = max(0.3 * tol, 1e-2 * settings.tol)
-    return replace(best, n_iter=rounds)
-
-
-def _terms(table: LossTable, scores: Array, y: NDArray[np.intp]) -> Array:
-    """losses.terms without an (n, R, m) array."""
-    z = np.empty((len(y), table.codes.shape[1]))
-    for c in range(table.n_classes):
-        members = y == c
-        z[members] = table.margins[c] - scores[members] @ table.codes[c].T
-    return z
-
-
-def balance(table: LossTable, alpha: Array, y: NDArray[np.intp], upper: Array) -> Array | None:
-    """The nearest alpha within its bounds, about, with sum_i beta_ij = 0 for each output; None where there is none nearby.
-
-    Variables inside their bounds move by the same amount within (class, row): delta = -codes . lambda, lambda by least squares.
-    """
-    k, R, m = table.codes.shape
-    flat = table.codes.reshape(k * R, m)
-    a = alpha.copy()
-    size = np.abs(a).sum() + np.finfo(float).tiny
-    step = np.zeros((k, R))
-    for attempt in range(60):
-        sums = np.zeros((k, R))
-        np.add.at(sums, y, a)
-        residual = sums.reshape(-1) @ flat
-        if np.abs(residual).max() <= 1e-13 * size:
-            return a
-        if attempt < 20:
-            movable = (a > 0) & (a < upper)
-        else:  # not enough room inside: those at a bound too, unless the last step pushed them against it
-            movable = (upper > 0) & ~((a >= upper) & (step[y] > 0)) & ~((a <= 0) & (step[y] < 0))
-        counts = np.zeros((k, R))
-        np.add.at(counts, y, movable.astype(float))
-        normal = flat.T @ (counts.reshape(-1, 1) * flat)
-        step = -(flat @ np.linalg.lstsq(normal, residual, rcond=1e-12)[0]).reshape(k, R)
-        a = np.clip(a + step[y] * movable, 0.0, upper)
-        if table.shared:
-            a = coordinate.feasible(a, upper, True)
-    return None
 
 
 # ---------------------------------------------------------------- linear machines
@@ -477,7 +212,7 @@ def solve_linear(
 
     squares = X.multiply(X).sum() if sparse.issparse(X) else np.einsum("ij,ij->", X, X)
     t = max(float(squares) / X.shape[0], 1e-6)
-    solution = _multipliers(solve, quadratic, table, y, sample_weight, t, settings, start)
+    solution = free_intercept(solve, quadratic, table, y, sample_weight, t, settings, start)
     return replace(solution, coef=np.asarray((X.T @ solution.beta(table, y)).T))
 
 
@@ -514,7 +249,7 @@ def _linear(
     n, d = X.shape
     parts = binary_parts(table)
     if parts is None:
-        assert settings.offset is not None, "a free intercept of coupled outputs goes through _multipliers"
+        assert settings.offset is not None, "a free intercept of coupled outputs goes through multipliers.py"
         W, b, alpha, primal, gap, sweeps = coordinate.solve_table(
             X,
             y,
@@ -530,7 +265,7 @@ def _linear(
             alpha=start,
             watch=settings.watch,
         )
-        return Solution(alpha, b, primal, _relative(gap, primal), sweeps, W)
+        return Solution(alpha, b, primal, relative(gap, primal), sweeps, W)
     solution = Solution(
         np.zeros((n, table.codes.shape[1])),
         np.zeros(table.n_outputs),
@@ -541,7 +276,7 @@ def _linear(
     )
     for part in parts:
         _binary_linear(part, X, y, sample_weight, settings, shift, start, solution)
-    return replace(solution, gap=_relative(solution.gap, solution.objective))
+    return replace(solution, gap=relative(solution.gap, solution.objective))
 
 
 def _binary_linear(
@@ -576,7 +311,7 @@ def _binary_linear(
         )
         solution.alpha[rows] += alpha
         every, here = np.arange(len(part.outputs)), np.arange(len(rows))
-        pull = X.T @ _gather(part, every, here, labels, alpha, np.array(np.inf)).T  # (d, m')
+        pull = X.T @ gather(part, every, here, labels, alpha, np.array(np.inf)).T  # (d, m')
         solution.coef[part.outputs] = np.asarray(pull).T  # type: ignore[index]
         _add(solution, primal, gap, done)
         return
@@ -585,7 +320,7 @@ def _binary_linear(
     beta: Any = (
         None
         if start is None
-        else _gather(part, own, rows, labels, start, problem[3][:, labels] * sample_weight)
+        else gather(part, own, rows, labels, start, problem[3][:, labels] * sample_weight)
     )
     centre = None if shift is None else shift[part.outputs[own]]
 
@@ -607,7 +342,7 @@ def _binary_linear(
             break
     at = np.searchsorted(own, part.mirror)
     side = np.where(part.mirror == np.arange(len(part.mirror)), 1.0, -1.0)
-    _spread(part, rows, labels, beta[at], solution.alpha)
+    spread(part, rows, labels, beta[at], solution.alpha)
     solution.coef[part.outputs] = side[:, None] * W[at]  # type: ignore[index]
     solution.intercept[part.outputs] = side * b[at]
     _add(solution, float(primals[at].sum()), float(gaps[at].sum()), done)
@@ -630,7 +365,7 @@ def _by_newton(
     t, warm = settings.offset, None
     if beta is not None:
         warm = np.asarray(beta @ X, dtype=float), (t or 0.0) * beta.sum(axis=1)
-    with _threads(settings.n_jobs, blas=settings.n_jobs) as each:
+    with threads(settings.n_jobs, blas=settings.n_jobs) as each:
         return newton.solve_newton(
             X,
             y,
@@ -658,7 +393,7 @@ def _by_coordinates(
     beta: Any,
     shift: Any,
 ) -> _Outcome:
-    assert settings.offset is not None, "a free intercept goes through Newton's method or _multipliers"
+    assert settings.offset is not None, "a free intercept goes through Newton's method or multipliers.py"
     offset = settings.offset
     groups = -(-len(sign) // coordinate.LANES)
     groups += groups > 1 and groups % 2  # an even number, so that two threads share the work
@@ -679,7 +414,7 @@ def _by_coordinates(
             watch=settings.watch,
         )
 
-    with _threads(settings.n_jobs) as each:
+    with threads(settings.n_jobs) as each:
         done = list(each(one, np.array_split(np.arange(len(sign)), groups)))
     W, b = np.concatenate([d[0] for d in done]), np.concatenate([d[1] for d in done])
     alpha = np.concatenate([d[2] for d in done], axis=1).T

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from joblib import effective_n_jobs
@@ -21,9 +21,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .costs import Costs, check_costs
 from .losses import LossTable, loss_table
-
-if TYPE_CHECKING:
-    from .dual import Settings, Solution
+from .solution import Settings, Solution
 
 try:  # experimental in scikit-learn 1.9
     from sklearn.callback import CallbackSupportMixin, with_callbacks
@@ -153,8 +151,6 @@ class _ApportionedClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
 
     @with_callbacks
     def _fit(self, X: Any, y: Any, sample_weight: Any) -> Any:
-        from .dual import Settings  # brings numba: only a fit pays for it
-
         X, y, weight, classes, counts, costs, table = self._checked(X, y, sample_weight)
         k = len(classes)
         rows, merged = _canonical(X, y, weight, pairwise=self._pairwise)
@@ -343,7 +339,7 @@ class ApportionedLinearSVC(_ApportionedClassifier):
     def _solve(
         self, table: LossTable, X: Any, y: Any, weight: Array, settings: Settings, start: Any
     ) -> Solution:
-        from .dual import solve_linear
+        from .dual import solve_linear  # brings numba: only a fit pays for it
 
         return solve_linear(table, X, y, weight, settings, start)
 

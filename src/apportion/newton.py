@@ -18,7 +18,6 @@ sum_i beta_i = 0 and the certificate holds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,11 +26,10 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
 from ._jit import fmax, fmin, jit
+from .solution import Array, Watch
+from .threads import Each
 
-Array = NDArray[np.float64]
 Members = NDArray[np.intp]
-Each = Callable[..., Iterable[Any]]
-Watch = Callable[[int, float], None]
 
 BAND = 6000  # examples in the Hessian of one output
 SAMPLE = 0.05  # share of the examples in the first stage

@@ -37,8 +37,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from . import coordinate
-from .dual import binary_parts
 from .losses import LossTable
+from .parts import binary_parts
 
 Array = NDArray[np.float64]
 Watch = Callable[[int, float], None]

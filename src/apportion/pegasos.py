@@ -39,10 +39,10 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from ._jit import LANES, jit, prefetch
-from .coordinate import row_add, row_prefetch, row_scores
-from .dual import Settings, Solution
 from .kernels import Kernel
 from .losses import LossTable
+from .rows import row_add, row_prefetch, row_scores
+from .solution import Settings, Solution
 
 Array = NDArray[np.float64]
 
@@ -220,7 +220,7 @@ def _walk(
     q,
     state,
 ):
-    """Visit the examples in `order`. V, Q (groups, ..) as coordinate.py lays them out, c, q (m,) for the constant feature.
+    """Visit the examples in `order`. V, Q (groups, ..) as rows.py lays them out, c, q (m,) for the constant feature.
 
     state: delay, seen, mass, promise, start_loss, and what the projections shrank V by.
     """

@@ -20,6 +20,8 @@ from sklearn.preprocessing import FunctionTransformer, QuantileTransformer, Stan
 
 from .costs import Costs
 from .losses import LossTable, PairVotes, loss_table
+from .parts import binary_parts
+from .solution import Settings
 
 Array = NDArray[np.float64]
 Members = NDArray[np.intp]
@@ -109,8 +111,6 @@ def held_out_scores(
     test: Any,
 ) -> NDArray[np.float32]:
     """(n_losses, n_Cs, n_test, k) class scores of the test rows by machines fitted on the training rows, both scaled."""
-    from .dual import binary_parts  # brings numba
-
     K, K_test = kernel_matrices(choice, train, test)
     out = np.empty((len(losses), len(Cs), len(K_test), len(costs.classes)), np.float32)
     grams: dict[tuple[int, ...], Any] = {}
@@ -171,7 +171,7 @@ def _binary_path(
 
 def _coupled_path(table: LossTable, K: Array, K_test: Array, y: Members, weight: Array, Cs: Array) -> Array:
     """(n_Cs, n_test, m) raw scores of a table whose outputs hang together; each C starts from the one before."""
-    from .dual import Settings, solve_kernel
+    from .dual import solve_kernel  # brings numba
     from .kernels import Precomputed
 
     kernel, start = Precomputed(K, np.arange(len(y))), None

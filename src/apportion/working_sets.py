@@ -23,20 +23,17 @@ No matrix of size n x n is stored. Tiles have fixed sizes: the result does not d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ._jit import fmax, jit
 from .kernels import COLUMNS, ROWS, Kernel, Remembered
+from .solution import Array, Watch
+from .threads import Each
 
-Array = NDArray[np.float64]
 Members = NDArray[np.intp]
-Each = Callable[..., Iterable[Any]]  # map, or the map of a pool of threads
-Watch = Callable[[int, float], None]  # called with (rounds done, relative gap) after each round
 
 NEVER = -1e300  # added to E it keeps an example from being chosen
 BLOCK = 256  # examples a partial maximum is kept for

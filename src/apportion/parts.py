@@ -1,0 +1,78 @@
+"""Tables that fall apart into binary outputs: one-vs-rest, apportioned, pairwise, and whatever a user's table has of the kind."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .losses import LossTable
+from .solution import Array
+
+
+@dataclass
+class Binary:
+    """Outputs that are binary problems on the same classes, in the order of `classes`."""
+
+    outputs: NDArray[np.intp]  # (m',) positions in the table
+    classes: NDArray[np.intp]  # (k',) the classes that take part
+    row: NDArray[np.intp]  # (m', k') row of the table that holds output j of class c
+    sign: Array  # (m', k')
+    size: Array  # (m', k'): a code of size a gives a [margin / a - sign f]_+, so alpha of the table is |beta| / a
+    margin: Array  # (m', k')
+    weight: Array  # (m', k')
+    mirror: NDArray[np.intp]  # (m',): position of the output this one is the negative of, or its own
+
+
+def binary_parts(table: LossTable) -> list[Binary] | None:
+    """The table as binary problems, grouped by the classes they see; None where rows or slack couple the outputs."""
+    codes = np.where(table.weights[:, :, None] > 0, table.codes, 0.0)
+    if (
+        (table.shared and codes.shape[1] > 1)
+        or np.any((codes != 0).sum(axis=2) > 1)
+        or np.any((codes != 0).sum(axis=1) > 1)
+    ):
+        return None
+    groups: dict[tuple[int, ...], list[int]] = {}
+    for j in range(table.n_outputs):
+        groups.setdefault(tuple(np.flatnonzero(codes[:, :, j].any(axis=1))), []).append(j)
+    return [
+        _binary(table, codes, np.array(outputs), np.array(classes))
+        for classes, outputs in groups.items()
+        if classes
+    ]
+
+
+def _binary(table: LossTable, codes: Array, outputs: NDArray[np.intp], classes: NDArray[np.intp]) -> Binary:
+    row = np.array([[np.flatnonzero(codes[c, :, j])[0] for c in classes] for j in outputs])
+    code = codes[classes, row, outputs[:, None]]  # (m', k')
+    sign, size = np.sign(code), np.abs(code)
+    margin, weight = table.margins[classes, row] / size, table.weights[classes, row] * size
+    mirror = np.arange(len(outputs))
+    for j in range(len(outputs)):
+        for i in range(j):
+            if (
+                mirror[i] == i
+                and np.all(sign[i] == -sign[j])
+                and np.all(margin[i] == margin[j])
+                and np.all(weight[i] == weight[j])
+            ):
+                mirror[j] = i
+                break
+    return Binary(outputs, classes, row, sign, size, margin, weight, mirror)
+
+
+def spread(part: Binary, rows: NDArray[np.intp], labels: NDArray[np.intp], beta: Array, alpha: Array) -> None:
+    """Write beta (m', n') of a part, labels (n',) counted among its classes, into alpha (n, R) of the table."""
+    for j in range(len(part.outputs)):
+        alpha[rows, part.row[j][labels]] = np.abs(beta[j]) / part.size[j][labels]
+
+
+def gather(
+    part: Binary, own: NDArray[np.intp], rows: Any, labels: NDArray[np.intp], alpha: Array, upper: Array
+) -> Array:
+    """The way back, for the outputs `own`: beta (m'', n') from alpha, inside its bounds."""
+    beta = np.array([part.size[j][labels] * alpha[rows, part.row[j][labels]] for j in own])
+    return part.sign[own][:, labels] * np.minimum(beta, upper)
