@@ -13,8 +13,7 @@ Which form solves what (all stop at the same relative duality gap):
     apportioned, pairwise)                                                         serves eight outputs
     any other                        coupled.py                coordinate.py: all outputs of an example at once
 
-A free intercept outside the first row is found by the method of multipliers: solve with a penalised intercept around a shift, move
-the shift to the intercept found, repeat.
+A free intercept outside the first row is found by the method of multipliers (multipliers.py).
 """
 
 from __future__ import annotations
@@ -354,9 +353,8 @@ def _add(solution: Solution, primal: float, gap: float, iterations: int) -> None
     solution.n_iter = max(solution.n_iter, iterations)
 
 
-_Outcome = tuple[
-    Array, Array, Array, Array, Array, int
-]  # W (m, d), b (m,), beta (m, n), primal (m,), gap (m,), iterations
+# W (m, d), b (m,), beta (m, n), primal (m,), gap (m,), iterations
+_Outcome = tuple[Array, Array, Array, Array, Array, int]
 
 
 def _by_newton(

@@ -230,9 +230,8 @@ def _lee_lin_wahba(costs: Costs, p: float, q: float, ratio: Array | None) -> Los
     theta = np.ones(k) if costs.theta is None else costs.theta
     others = _others(k)
     weights = np.take_along_axis(costs.matrix, others, axis=1)
-    weights = np.where(weights > 0, weights, 1.0) ** q * (
-        weights > 0
-    )  # an error that costs nothing stays free for q = 0 too
+    # an error that costs nothing stays free for q = 0 too
+    weights = np.where(weights > 0, weights, 1.0) ** q * (weights > 0)
     scale = theta**p * (1.0 if ratio is None else ratio)
     return LossTable(-(np.eye(k) - 1 / k)[others], np.ones((k, k - 1)), weights, PerClass(scale, scale))
 

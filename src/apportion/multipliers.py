@@ -36,9 +36,8 @@ def free_intercept(
     best: Solution | None = None
     rounds, tol, before = 0, 0.3 * settings.tol, np.inf
     upper = settings.C * table.weights[y] * weight[:, None]
-    t = max(
-        t, float(np.abs(table.margins).max() / upper.sum())
-    )  # a shift of a margin must be within reach of the duals
+    # a shift of a margin must be within reach of the duals
+    t = max(t, float(np.abs(table.margins).max() / upper.sum()))
     while best is None or (best.gap > settings.tol and rounds < min(settings.max_iter, 100)):
         point = solve(t, shift, alpha, tol, settings.max_iter)
         rounds += 1
@@ -47,10 +46,8 @@ def free_intercept(
         t *= 4.0 if imbalance > 0.5 * before else 1.0
         before = imbalance
         balanced = balance(table, alpha, y, upper)
-        if balanced is None:
-            balanced = np.zeros_like(
-                alpha
-            )  # a feasible point at any rate: the gap is the primal value itself
+        if balanced is None:  # zero is a feasible point at any rate: the gap is then the primal value itself
+            balanced = np.zeros_like(alpha)
         scores, square = quadratic(replace(point, alpha=balanced).beta(table, y))
         z = _terms(table, scores + shift, y)
         slack = upper * np.maximum(z, 0.0)

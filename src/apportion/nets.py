@@ -98,9 +98,8 @@ class CostLoss(nn.Module):
             raise ValueError(
                 f"y holds {y[(y < 0) | (y >= k)][0].item()}; allowed are the classes 0 to {k - 1}."
             )
-        full = torch.promote_types(
-            logits.dtype, torch.float32
-        )  # under autocast too: no sums in half precision
+        # under autocast too: no sums in half precision
+        full = torch.promote_types(logits.dtype, torch.float32)
         terms = self.terms(logits.to(full), y.long())
         if self.reduction == "none":
             return terms.sum(1) if terms.ndim == 2 else terms

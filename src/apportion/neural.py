@@ -346,9 +346,8 @@ class ApportionedNetClassifier(ClassifierMixin, BaseEstimator):
     def _saved(self, fingerprint: str) -> dict[str, Any] | None:
         if self.checkpoint is None or not Path(self.checkpoint).exists():
             return None
-        saved: dict[str, Any] = torch.load(
-            self.checkpoint, map_location="cpu", weights_only=True
-        )  # runs no code
+        # weights only: nothing in the file is executed
+        saved: dict[str, Any] = torch.load(self.checkpoint, map_location="cpu", weights_only=True)
         if saved["fingerprint"] != fingerprint:
             raise ValueError(
                 f"checkpoint={str(self.checkpoint)!r} is of another fit (other data, costs or parameters); "

@@ -162,10 +162,8 @@ class _Stage:
         self, problem: _Outputs, W: Array, b: Array, mu: Array, each: Each, pull: Any = 0.0, total: Any = 0.0
     ) -> None:
         self.problem, self.W, self.b, self.mu, self.each = problem, W, b, mu, each
-        self.fixed_pull, self.fixed_total = (
-            pull,
-            total,
-        )  # sum of beta x and of beta over the examples left out
+        # sum of beta x and of beta over the examples left out
+        self.fixed_pull, self.fixed_total = pull, total
         self.m, self.n = len(problem.sign), problem.X.shape[0]
         self.beta = np.zeros((self.m, self.n), problem.X.dtype)
         self.pull = np.zeros_like(W)  # sum_i beta_i x_i

@@ -384,9 +384,8 @@ def _splits(cv: Any, X: Any, y: Any, random_state: Any) -> list[tuple[Any, Any]]
     else:
         folds = check_cv(cv, y, classifier=True)
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore", UserWarning
-        )  # a class smaller than the number of folds is in fewer of them
+        # a class smaller than the number of folds is in fewer of them
+        warnings.simplefilter("ignore", UserWarning)
         splits = list(folds.split(X, y))
     if np.any(np.bincount(np.concatenate([test for _, test in splits]), minlength=len(y)) != 1):
         raise ValueError(

