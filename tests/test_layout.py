@@ -48,19 +48,7 @@ ORDER = (
     "show",
     "cli",
 )
-NUMBA = (
-    "_jit",
-    "kernels",
-    "working_sets",
-    "newton",
-    "rows",
-    "coordinate",
-    "coupled",
-    "multipliers",
-    "dual",
-    "paths",
-    "pegasos",
-)
+NUMBA = ORDER[ORDER.index("_jit") : ORDER.index("pegasos") + 1]
 HEAVY = ("numba", "torch", "matplotlib", "pandas")
 FILES = sorted(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py"))
 

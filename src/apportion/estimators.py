@@ -21,7 +21,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .costs import Costs, check_costs
 from .losses import LossTable, loss_table
-from .solution import Settings, Solution
+from .solution import Array, Settings, Solution
 
 try:  # experimental in scikit-learn 1.9
     from sklearn.callback import CallbackSupportMixin, with_callbacks
@@ -33,8 +33,6 @@ except ImportError:  # pragma: no cover
     def with_callbacks(method: Any) -> Any:
         return method
 
-
-Array = NDArray[np.float64]
 
 CANONICAL = 1000  # so few examples are sorted and repeated rows merged: neither their order nor weight against repetition matters
 PREDICT_ROWS = 500  # examples scored at a time

@@ -27,7 +27,7 @@ Where W is so large that the atoms of all parts take too much room, parts form t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any
@@ -39,9 +39,7 @@ from scipy import sparse
 from . import coordinate
 from .losses import LossTable
 from .parts import binary_parts
-
-Array = NDArray[np.float64]
-Watch = Callable[[int, float], None]
+from .solution import Array, Watch
 
 ROWS = 8192  # examples whose scores are held at a time
 LOCAL_ITER = 10  # sweeps of the local ascent in a round, at most

@@ -42,9 +42,7 @@ from ._jit import LANES, jit, prefetch
 from .kernels import Kernel
 from .losses import LossTable
 from .rows import row_add, row_prefetch, row_scores
-from .solution import Settings, Solution
-
-Array = NDArray[np.float64]
+from .solution import Array, Settings, Solution
 
 AHEAD = 8  # rows asked for before their turn
 SCORED = 10_000  # examples whose scores are held at a time

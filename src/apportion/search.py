@@ -21,9 +21,8 @@ from sklearn.preprocessing import FunctionTransformer, QuantileTransformer, Stan
 from .costs import Costs
 from .losses import LossTable, PairVotes, loss_table
 from .parts import binary_parts
-from .solution import Settings
+from .solution import Array, Settings
 
-Array = NDArray[np.float64]
 Members = NDArray[np.intp]
 
 SCALINGS = ("standard", "quantile", "none")
