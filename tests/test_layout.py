@@ -22,6 +22,7 @@ ORDER = (
     "newton",
     "rows",
     "coordinate",
+    "pairs",
     "coupled",
     "multipliers",
     "dual",
