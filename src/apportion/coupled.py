@@ -147,7 +147,7 @@ class _Coupled:
         starts, gram = np.append(starts, len(code)), self.gram[np.ix_(codes, codes)]
         a, z, upper = self.alpha[example, row], self.z[example, row], self.upper[example, row]
         K, h = self._kernel_matrix(members)
-        solve_box(K, h, place.astype(np.uint64), starts, gram, a, z, upper, eps, 10_000 + 20 * len(a))
+        solve_box(K, h, place.astype(np.uint64), starts, gram, a, z, upper, eps, 1000 + 10 * len(a))
         self.alpha[example, row] = a
 
     def _solve_shared(self, members: Members, chosen: NDArray[np.bool_], eps: float) -> None:
@@ -161,7 +161,7 @@ class _Coupled:
         code = self.code[self.y[example], row].astype(np.uint64)
         a, z, bound = np.append(self.alpha[example, row], 0.0), self.z[example, row], self.upper[members, 0]
         K, h = self._kernel_matrix(members)
-        solve_shared(K, h, starts, code, self.gram, a, z, bound, eps, 10_000 + 20 * len(a))
+        solve_shared(K, h, starts, code, self.gram, a, z, bound, eps, 1000 + 10 * len(a))
         self.alpha[example, row] = a[:-1]
 
     def _kernel_matrix(self, members: Members) -> tuple[Array, Array]:
