@@ -28,6 +28,7 @@ ORDER = (
     "dual",
     "paths",
     "pegasos",
+    "fitting",
     "estimators",
     "sgd",
     "chunks",
