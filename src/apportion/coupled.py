@@ -37,29 +37,20 @@ class _Coupled:
         each: Each,
         largest: int,
     ) -> None:
-        self.kernel, self.y, self.weight, self.t, self.b, self.alpha, self.each = (
-            kernel,
-            y,
-            weight,
-            t,
-            b,
-            alpha,
-            each,
-        )
-        self.codes, self.margins, self.boxes, self.shared = table
-        self.largest = largest
+        self.kernel, self.y, self.t, self.b, self.alpha = kernel, y, t, b, alpha
+        self.each, self.largest = each, largest
+        self.codes, self.margins, boxes, self.shared = table
         distinct, code = np.unique(self.codes.reshape(-1, self.codes.shape[2]), axis=0, return_inverse=True)
         self.code = code.reshape(self.codes.shape[:2])  # (k, R) number of each row's code
-        self.gram = np.pad(
-            distinct @ distinct.T, (0, 1)
-        )  # products of the codes; the last one, zero, is the slack's
-        self.upper = self.boxes[y] * weight[:, None]  # (n, R)
+        # products of the codes; the last one, zero, is the slack's
+        self.gram = np.pad(distinct @ distinct.T, (0, 1))
+        self.upper = boxes[y] * weight[:, None]  # (n, R)
         self.beta = self._beta(alpha, y)
         self.scores = np.zeros_like(self.beta)
         self.total = self.beta.sum(axis=1)
         self.in_set = alpha > 0
         self.diagonal = np.maximum(kernel.diagonal() + t, TINY)
-        self._update(np.flatnonzero(self.beta.any(axis=0)), self.beta)
+        self._update(self.beta)
 
     def _beta(self, alpha: Array, y: Members) -> Array:
         """(m, n) sum_r alpha_ir codes[y_i, r]."""
@@ -68,8 +59,9 @@ class _Coupled:
             beta[:, y == c] = (alpha[y == c] @ self.codes[c]).T
         return beta
 
-    def _update(self, rows: Members, change: Array) -> None:
-        """Scores of all examples after beta changed by `change` (m, n) on `rows`."""
+    def _update(self, change: Array) -> None:
+        """Scores of all examples after beta changed by `change` (m, n)."""
+        rows = np.flatnonzero(change.any(axis=0))
         if len(rows):
             panel(self.kernel, rows, -change[:, rows], np.arange(len(self.beta)), self.scores, self.each)
 
@@ -97,9 +89,8 @@ class _Coupled:
         bound = self.upper[:, :1]
         spent = self.alpha.sum(axis=1, keepdims=True) >= SPENT * bound
         high = np.maximum(z.max(axis=1, keepdims=True), 0.0)
-        low = np.minimum(
-            np.where(used, z, HUGE).min(axis=1, keepdims=True), np.where(spent, HUGE, 0.0)
-        )  # of what can be given away
+        # of what can be given away
+        low = np.minimum(np.where(used, z, HUGE).min(axis=1, keepdims=True), np.where(spent, HUGE, 0.0))
         alone = self.alpha >= SPENT * bound  # has all there is, and leads the others by so much
         rivals = np.maximum(np.where(alone, -HUGE, z).max(axis=1, keepdims=True), 0.0)
         violation = np.where(used, np.maximum(high - z, z - low), z - low)
@@ -121,10 +112,12 @@ class _Coupled:
             chosen |= (self.alpha > 0) & chosen.any(axis=1, keepdims=True)
         return chosen
 
-    def improve(self, tol: float) -> None:
-        """Solve the working set in cache, then bring the scores of all examples up to date with one panel."""
+    def improve(self, tol: float) -> bool:
+        """Solve the working set in cache, then bring all scores up to date with one panel; False where nothing can move."""
         violation = self.violations()
         worst = float(violation.max())
+        if worst <= 0:
+            return False
         # solved to violation eps the gap is about eps * sum(alpha); never tighter than the outside is worth
         eps = float(np.clip(0.5 * tol * self.primal / max(self.alpha.sum(), TINY), 0.1 * worst, 0.3 * worst))
         chosen = self.choose(violation)
@@ -135,7 +128,8 @@ class _Coupled:
         change[:, members] = self._beta(self.alpha[members] - before, self.y[members])
         self.beta += change
         self.total += change.sum(axis=1)
-        self._update(np.flatnonzero(change.any(axis=0)), change)
+        self._update(change)
+        return True
 
     def _solve_box(self, members: Members, chosen: NDArray[np.bool_], eps: float) -> None:
         place, row = np.nonzero(chosen[members])
@@ -147,7 +141,7 @@ class _Coupled:
         starts, gram = np.append(starts, len(code)), self.gram[np.ix_(codes, codes)]
         a, z, upper = self.alpha[example, row], self.z[example, row], self.upper[example, row]
         K, h = self._kernel_matrix(members)
-        solve_box(K, h, place.astype(np.uint64), starts, gram, a, z, upper, eps, 1000 + 10 * len(a))
+        solve_box(K, h, place.astype(np.uint64), starts, gram, a, z, upper, eps, 5000 + 10 * len(a))
         self.alpha[example, row] = a
 
     def _solve_shared(self, members: Members, chosen: NDArray[np.bool_], eps: float) -> None:
@@ -161,7 +155,7 @@ class _Coupled:
         code = self.code[self.y[example], row].astype(np.uint64)
         a, z, bound = np.append(self.alpha[example, row], 0.0), self.z[example, row], self.upper[members, 0]
         K, h = self._kernel_matrix(members)
-        solve_shared(K, h, starts, code, self.gram, a, z, bound, eps, 1000 + 10 * len(a))
+        solve_shared(K, h, starts, code, self.gram, a, z, bound, eps, 5000 + 10 * len(a))
         self.alpha[example, row] = a[:-1]
 
     def _kernel_matrix(self, members: Members) -> tuple[Array, Array]:
@@ -206,9 +200,8 @@ def solve_table_kernel(
             state.certify()
             if watch is not None:
                 watch(rounds, state.gap / max(state.primal, TINY))
-            if state.gap <= goal * state.primal or rounds >= max_iter:
+            if state.gap <= goal * state.primal or rounds >= max_iter or not state.improve(goal):
                 break
-            state.improve(goal)
             rounds += 1
         alpha[members] = state.alpha
     return b + t * state.total, alpha, state.primal, state.gap, rounds
