@@ -13,11 +13,11 @@ from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.svm import SVC
 
 import oracles
-from apportion import coupled
 from apportion.costs import check_costs
 from apportion.dual import solve_kernel, solve_linear
 from apportion.kernels import make_kernel
 from apportion.losses import LOSSES, LossTable, loss_table, value
+from apportion.pairs import solve_box, solve_shared
 from apportion.solution import Settings
 from apportion.threads import threads
 
@@ -243,14 +243,95 @@ def test_many_outputs_are_certified(loss, k):
         assert_certified(table, y, weight, settings, solution, X=X)
 
 
-def test_a_working_set_too_small_for_its_problem_grows(monkeypatch):
-    monkeypatch.setattr(coupled, "WORKING", 100)
-    monkeypatch.setattr(coupled, "VARIABLES", 300)
+def test_a_working_set_that_the_cache_bounds_reaches_the_optimum():
     X, y = load_digits(return_X_y=True)
     kernel, y = make_kernel((X[:900] - 5) / 5, gamma=0.01), y[:900]
-    table = loss_table("reinforced", check_costs(None, range(10)))
-    solution = solve_kernel(table, kernel, y, np.ones(900), Settings(C=10, tol=1e-3, max_iter=100))
-    assert solution.gap <= 1e-3  # without growing it is 0.56 after as many rounds
+    settings = Settings(C=10, tol=1e-3, max_iter=100, cache_size=8)
+    assert settings.largest < 600
+    for loss in ("reinforced", "crammer-singer"):
+        table = loss_table(loss, check_costs(None, range(10)))
+        solution = solve_kernel(table, kernel, y, np.ones(900), settings)
+        assert solution.gap <= 1e-3
+
+
+def random_working_set(seed, size=40, rows=4, dtype=np.float64):
+    """Kernel matrix, codes of the rows (with equal and orthogonal ones among them), margins, and a feasible start."""
+    rng = np.random.default_rng(seed)
+    K = rbf_kernel(rng.normal(size=(size, 3)), gamma=0.3) * rng.uniform(0.5, 2, size)[:, None]
+    K = ((K + K.T) / 2 + 2 * np.eye(size)).astype(dtype)
+    codes = np.vstack([np.eye(3), -np.eye(3)[:1], [[1.0, -2.0, 0.5]]])
+    code = np.array([rng.permutation(len(codes))[:rows] for _ in range(size)])  # (size, rows)
+    return rng, K, codes, code, rng.uniform(0.2, 2, (size, rows))
+
+
+def gradient(K, codes, code, margins, a):
+    """z = margins - code . f by loops over pairs of variables; all arrays (examples, rows) but K and codes."""
+    z = margins.copy()
+    for i, r in np.ndindex(*a.shape):
+        for j, s in np.ndindex(*a.shape):
+            z[i, r] -= K[i, j] * (codes[code[i, r]] @ codes[code[j, s]]) * a[j, s]
+    return z
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("seed", range(3))
+def test_pairs_of_variables_reach_the_conditions_of_the_optimum(seed, dtype):
+    rng, K, codes, code, margins = random_working_set(seed, dtype=dtype)
+    upper = rng.choice([0.0, 0.05, 0.5, 5.0], margins.shape)
+    start = upper * rng.choice([0.0, 0.3, 1.0], margins.shape)
+    order = np.argsort(code.ravel(), kind="stable")
+    starts = np.searchsorted(code.ravel()[order], np.arange(len(codes) + 1))
+    a, z = start.ravel()[order], gradient(K, codes, code, margins, start).ravel()[order]
+    example = (order // code.shape[1]).astype(np.uint64)
+    eps = 1e-8 if dtype is np.float64 else 1e-4
+    steps = solve_box(
+        K, np.diag(K).astype(float), example, starts, codes @ codes.T, a, z, upper.ravel()[order], eps, 10**6
+    )
+    assert 0 < steps < 10**6
+    found = np.empty(a.size)
+    found[order] = a
+    found = found.reshape(upper.shape)
+    assert np.all(found >= 0) and np.all(found <= upper)
+    true = gradient(K, codes, code, margins, found)
+    assert_allclose(z, true.ravel()[order], atol=eps)
+    assert np.all(true[found < upper] <= 2 * eps)
+    assert np.all(true[found > 0] >= -2 * eps)
+    assert solve_box(
+        K, np.diag(K).astype(float), example, starts, codes @ codes.T, a, z, upper.ravel()[order], eps, 9
+    ) in (0, 1)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("seed", range(3))
+def test_pairs_of_steps_within_examples_reach_the_conditions_of_the_optimum(seed, dtype):
+    rng, K, codes, code, margins = random_working_set(seed, dtype=dtype)
+    size, rows = code.shape
+    bound = rng.choice([0.05, 0.5, 5.0], size)
+    start = (
+        bound[:, None] * rng.dirichlet(np.ones(rows + 1), size)[:, :rows] * rng.integers(0, 2, (size, rows))
+    )
+    has = np.arange(rows) < np.sort(rng.integers(1, rows + 1, size))[::-1, None]  # fewer and fewer variables
+    start *= has
+    example, row = np.nonzero(has.T)[::-1]
+    starts = np.append(0, np.cumsum(has.sum(axis=0)))
+    z = gradient(K, codes, code, margins, start)[example, row]
+    a = np.append(start[example, row], 0.0)
+    eps = 1e-8 if dtype is np.float64 else 1e-4
+    gram = np.pad(codes @ codes.T, (0, 1))
+    variable = code[example, row].astype(np.uint64)
+    steps = solve_shared(K, np.diag(K).astype(float), starts, variable, gram, a, z, bound, eps, 10**6)
+    assert 0 < steps < 10**6
+    found = np.zeros((size, rows))
+    found[example, row] = a[:-1]
+    assert np.all(found >= 0) and np.all(found.sum(axis=1) <= bound * (1 + 1e-12))
+    true = gradient(K, codes, code, margins, found)
+    assert_allclose(z, true[example, row], atol=eps)
+    for i in range(size):
+        some = found[i] > 0
+        low = min(true[i][some], default=np.inf)
+        if found[i].sum() < bound[i] * (1 - 1e-9):
+            low = min(low, 0.0)
+        assert max(0.0, *true[i][has[i]]) <= low + 2 * eps
 
 
 def test_coupled_tables_on_more_outputs_than_a_cache_line_holds():

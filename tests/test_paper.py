@@ -46,7 +46,6 @@ TINY = Protocol(
     folds=3,
     step=10,
     small_step=10,
-    coupled_step=10,
     linear_high_C=-3,
     rows=90,
     tables=("iris", "heart"),
@@ -79,8 +78,9 @@ def test_the_papers_grid_and_protocol():
     assert set(Grid(4).gammas) < set(Grid().gammas) and set(Grid(4).Cs) < set(Grid().Cs)
     assert FULL.folds == 10 and FULL.rows is None and FULL.tables == TABLES
     for n, k in ((150, 3), (20000, 26)):
-        assert all(FULL.runs(m, n, k) and FULL.grid(m, n, k) == Grid() for m in FULL.methods)
-    assert DEFAULT.folds == 10 and not DEFAULT.runs("cscs", 1000, 26) and DEFAULT.runs("cscs", 1000, 2)
+        assert all(FULL.grid(m, n, k) == Grid() for m in FULL.methods)
+    assert DEFAULT.folds == 10 and DEFAULT.grid("cscs", 150, 3) == Grid()
+    assert max(DEFAULT.grid("cscs", 1000, 26).Cs) < max(DEFAULT.grid("cscs", 846, 4).Cs) == 2.0**15
     assert QUICK.folds < 10
 
 

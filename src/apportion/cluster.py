@@ -23,14 +23,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from . import metrics
 from .costs import check_costs
-from .estimators import (
-    ApportionedLinearSVC,
-    _canonical_csr,
-    _check_magnitude,
-    _check_number,
-    _check_sample_weight,
-    _unchanged_on_failure,
-)
+from .estimators import ApportionedLinearSVC
+from .fitting import canonical_csr, check_magnitude, check_number, check_sample_weight, unchanged_on_failure
 
 try:
     import dask
@@ -130,7 +124,7 @@ class DaskApportionedLinearSVC(ClassifierMixin, BaseEstimator):
         -------
         self
         """
-        with _unchanged_on_failure(self):
+        with unchanged_on_failure(self):
             return self._fit(X, y, sample_weight)
 
     def decision_function(self, X: Any) -> Any:
@@ -168,8 +162,8 @@ class DaskApportionedLinearSVC(ClassifierMixin, BaseEstimator):
 
     def _validate_parameters(self) -> None:
         self._unfitted()._validate_parameters()
-        _check_number("C", self.C, low=0, open_low=True)
-        _check_number("local_iter", self.local_iter, low=1, integer=True)
+        check_number("C", self.C, low=0, open_low=True)
+        check_number("local_iter", self.local_iter, low=1, integer=True)
         if self.intercept == "free":
             raise ValueError(
                 "intercept='free' is not available on a cluster; allowed: 'penalized' (with a large intercept_scaling it comes "
@@ -352,8 +346,8 @@ def _check(X: Any, y: Any, weight: Any = None) -> _Block:
         ensure_min_samples=0,
         input_name="X",
     )
-    X = _canonical_csr(X)
-    _check_magnitude(X)
+    X = canonical_csr(X)
+    check_magnitude(X)
     y = np.asarray(y)
     if y.shape != (X.shape[0],):
         raise ValueError(f"a block of y has shape {y.shape}; its block of X has {X.shape[0]} rows.")
@@ -365,7 +359,7 @@ def _check(X: Any, y: Any, weight: Any = None) -> _Block:
 def _weights(weight: Any, n: int) -> Array:
     """The checked weights of a block, which may all be zero."""
     weight = np.ones(n) if weight is None else np.asarray(weight)
-    return _check_sample_weight(weight, n) if np.any(weight) else np.zeros(n)
+    return check_sample_weight(weight, n) if np.any(weight) else np.zeros(n)
 
 
 def _describe(block: _Block) -> _Shape:
@@ -383,7 +377,7 @@ def _part(problem: Any, classes: NDArray[Any], blocks: list[_Block]) -> Any:
     if len(blocks) == 1:
         X = blocks[0].X
     elif sparse.issparse(blocks[0].X):
-        X = _canonical_csr(sparse.vstack([block.X for block in blocks], format="csr"))
+        X = canonical_csr(sparse.vstack([block.X for block in blocks], format="csr"))
     else:
         X = np.concatenate([block.X for block in blocks])
     return Part(X, y, weight, problem)

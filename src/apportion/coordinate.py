@@ -182,7 +182,7 @@ def _solve_shared(z, a, upper, gram, h):
 
 
 @jit
-def solve_example(f, codes, margins, upper, gram, h, shared, a, z, before, step):
+def _solve_example(f, codes, margins, upper, gram, h, shared, a, z, before, step):
     """Optimise the variables a (R,) of one example with scores f (m,); step (m,): change of its beta. Returns the violation."""
     for r in range(a.size):
         code, total = codes[r], 0.0
@@ -238,7 +238,7 @@ def _sweep_table(
             f[c] += b[c] + t * total[c]
         for r in range(R):
             upper[r] = boxes[c_i, r] * weight[i]
-        violation = solve_example(
+        violation = _solve_example(
             f, codes[c_i], margins[c_i], upper, gram[c_i], h[i], shared, alpha[i], z, before, step
         )
         if violation > 0.0:

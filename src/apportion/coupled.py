@@ -1,127 +1,67 @@
 """Exact kernel machines for tables whose outputs hang together: differences of scores, scores that sum to zero, shared slack.
 
 The way to the optimum is that of working_sets.py: samples that grow, working sets solved in cache, one panel a round that brings
-the scores of all examples up to date, the duality gap as the end. What differs is the working set:
-
-    few rows still move    the variables (example, row) themselves: Q_uv = (K + t)[example_u, example_v] code_u . code_v, by SMO
-    many, or shared slack  the examples that violate most, one after the other, each with all its rows (coordinate.py)
+the scores of all examples up to date, the duality gap as the end. What differs is the working set: the variables (example, row)
+in use and those that violate most, solved by pairs.py.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
-from ._jit import jit
-from .coordinate import HUGE, TINY, feasible, solve_example
+from .coordinate import HUGE, TINY, feasible
 from .kernels import Kernel
+from .pairs import solve_box, solve_shared
 from .solution import Array, Watch
 from .threads import Each
-from .working_sets import NEVER, NO_INVERSE, SAMPLE_TOL, nested_samples, panel, smo
+from .working_sets import SAMPLE_TOL, Members, nested_samples, panel
 
-WORKING = 1500  # examples in a working set, at first
-STUCK = 0.9  # share of the gap that is left after a round that calls for a larger one
-SWEEPS = 30  # over it, at most
-GOAL = 0.05  # share of the worst violation that it is solved to
-VARIABLES = 6000  # in a working set of single rows
-ROOM = 500  # for violators in the first of them
-
-
-@jit
-def _improve_members(
-    K, scores, y, h, weight, codes, margins, boxes, gram, shared, t, b, total, alpha, beta, goal
-):
-    """Sweeps over a working set with kernel matrix K and scores (m, size) until none violates by more than goal.
-
-    A sweep passes over examples whose violation is small beside the worst of the sweep before: an update costs far more than
-    a look.
-    """
-    size, R, m = y.size, codes.shape[1], codes.shape[2]
-    f, step, z, before, upper = np.empty(m), np.empty(m), np.empty(R), np.empty(R), np.empty(R)
-    last = HUGE
-    for _ in range(SWEEPS):
-        worst = 0.0
-        for i in range(size):
-            c_i = y[i]
-            for c in range(m):
-                f[c] = scores[c, i] + b[c] + t * total[c]
-            for r in range(R):
-                upper[r] = boxes[c_i, r] * weight[i]
-            violation = solve_example(
-                f, codes[c_i], margins[c_i], upper, gram[c_i], h[i], shared, alpha[i], z, before, step
-            )
-            worst = max(worst, violation)
-            if violation <= 0.1 * last and last < HUGE:
-                alpha[i] = before  # not now
-                continue
-            row = K[i]
-            for c in range(m):
-                v = step[c]
-                if v != 0.0:
-                    total[c] += v
-                    beta[c, i] += v
-                    target = scores[c]
-                    for q in range(size):
-                        target[q] += v * row[q]
-        if worst <= goal:
-            break
-        last = worst
-
-
-@jit
-def _pair_matrix(K, t, gram, example, kind):
-    """Q (N + 1, N + 1) of N variables: Q_uv = (K + t)[example_u, example_v] gram[kind_u, kind_v]; the last is a dummy."""
-    size = example.size
-    Q = np.zeros((size + 1, size + 1), K.dtype)
-    for u in range(size):
-        row, products, out = K[example[u]], gram[kind[u]], Q[u]
-        for v in range(size):
-            out[v] = (row[example[v]] + t) * products[kind[v]]
-    return Q
+ROOM = 500  # for violators in the first working set
+LARGE = 10.0  # t, in units of the kernel, that calls for double precision
+SPENT = 1 - 1e-12  # share of its bound from which a variable is taken to be at it
 
 
 class _Coupled:
-    """A table on a sample of the examples: scores, duals, certificate, and the two ways to improve them."""
+    """A table on a sample of the examples: scores, duals, certificate, and the rounds that improve them."""
 
     def __init__(
         self,
         kernel: Kernel,
-        y: Any,
+        y: Members,
         weight: Array,
-        table: Any,
+        table: tuple[Array, Array, Array, bool],
         t: float,
         b: Array,
         alpha: Array,
         each: Each,
         largest: int,
     ) -> None:
-        self.kernel, self.y, self.weight, self.t, self.b, self.alpha, self.each = (
-            kernel,
-            y,
-            weight,
-            t,
-            b,
-            alpha,
-            each,
-        )
-        self.codes, self.margins, self.boxes, self.shared = table
-        self.examples, self.variables, self.largest = min(WORKING, largest), min(VARIABLES, largest), largest
-        self.last_gap = HUGE
-        self.upper = self.boxes[y] * weight[:, None]  # (n, R)
-        self.beta = np.empty((self.codes.shape[2], kernel.n))
-        for c in range(len(self.codes)):
-            self.beta[:, y == c] = (alpha[y == c] @ self.codes[c]).T
+        self.kernel, self.y, self.t, self.b, self.alpha = kernel, y, t, b, alpha
+        self.each, self.largest = each, largest
+        self.codes, self.margins, boxes, self.shared = table
+        distinct, code = np.unique(self.codes.reshape(-1, self.codes.shape[2]), axis=0, return_inverse=True)
+        self.code = code.reshape(self.codes.shape[:2])  # (k, R) number of each row's code
+        # products of the codes; the last one, zero, is the slack's
+        self.gram = np.pad(distinct @ distinct.T, (0, 1))
+        self.upper = boxes[y] * weight[:, None]  # (n, R)
+        self.beta = self._beta(alpha, y)
         self.scores = np.zeros_like(self.beta)
         self.total = self.beta.sum(axis=1)
         self.in_set = alpha > 0
         self.diagonal = np.maximum(kernel.diagonal() + t, TINY)
-        self.rng = np.random.default_rng(0)
-        self._update(np.flatnonzero(self.beta.any(axis=0)), self.beta)
+        self._update(self.beta)
 
-    def _update(self, rows: Any, change: Array) -> None:
-        """Scores of all examples after beta changed by `change` (m, n) on `rows`."""
+    def _beta(self, alpha: Array, y: Members) -> Array:
+        """(m, n) sum_r alpha_ir codes[y_i, r]."""
+        beta = np.empty((self.codes.shape[2], len(y)))
+        for c in range(len(self.codes)):
+            beta[:, y == c] = (alpha[y == c] @ self.codes[c]).T
+        return beta
+
+    def _update(self, change: Array) -> None:
+        """Scores of all examples after beta changed by `change` (m, n)."""
+        rows = np.flatnonzero(change.any(axis=0))
         if len(rows):
             panel(self.kernel, rows, -change[:, rows], np.arange(len(self.beta)), self.scores, self.each)
 
@@ -137,96 +77,98 @@ class _Coupled:
         self.gap = hinge - float((self.alpha * self.z).sum())
         self.primal = 0.5 * float((self.beta * self.scores).sum() + self.t * (self.total**2).sum()) + hinge
 
-    def improve(self, tol: float) -> None:
-        """Few rows that still move: all of them at once. Many, or rows tied by shared slack: the worst examples in turn."""
-        if self.shared:
-            spent = self.alpha.sum(axis=1) >= self.upper[:, 0] * (1 - 1e-12)
-            high = np.maximum(self.z.max(axis=1), 0.0)
-            low = np.minimum(np.where(self.alpha > 0, self.z, HUGE).min(axis=1), np.where(spent, HUGE, 0.0))
-            self._improve_examples(np.where(low < HUGE, np.maximum(high - low, 0.0), 0.0), tol)
-            return
-        moving = ((self.z > 0) & (self.alpha < self.upper)) | ((self.z < 0) & (self.alpha > 0))
-        violation = np.where(moving, np.abs(self.z), -np.abs(self.z))
-        free = (self.alpha > 0) & (self.alpha < self.upper)
-        if np.count_nonzero(free | (violation > 0.01 * violation.max())) > self.variables:
-            self._improve_examples(np.maximum(violation.max(axis=1), 0.0), tol)
-        else:
-            self._improve_rows(violation, tol)
+    def violations(self) -> Array:
+        """(n, R) |z| where a row could still move, -|z| where it is settled at a bound.
 
-    def _eps(self, worst: float, tol: float) -> float:
-        return float(
-            np.clip(0.5 * tol * self.primal / max(self.alpha.sum(), TINY), 0.01 * worst, 0.3 * worst)
-        )
+        With shared slack: by how much it gains on, or loses to, the other rows of the example and the slack, whose z is zero.
+        """
+        z, used = self.z, self.alpha > 0
+        if not self.shared:
+            moving = np.where(z > 0, self.alpha < self.upper, used)
+            return np.where(moving, np.abs(z), -np.abs(z))
+        bound = self.upper[:, :1]
+        spent = self.alpha.sum(axis=1, keepdims=True) >= SPENT * bound
+        high = np.maximum(z.max(axis=1, keepdims=True), 0.0)
+        # of what can be given away
+        low = np.minimum(np.where(used, z, HUGE).min(axis=1, keepdims=True), np.where(spent, HUGE, 0.0))
+        alone = self.alpha >= SPENT * bound  # has all there is, and leads the others by so much
+        rivals = np.maximum(np.where(alone, -HUGE, z).max(axis=1, keepdims=True), 0.0)
+        violation = np.where(used, np.maximum(high - z, z - low), z - low)
+        return np.where(bound > 0, np.where(alone, rivals - z, violation), -HUGE)
 
-    def _improve_rows(self, violation: Array, tol: float) -> None:
-        """The rows in use and the worst violators, as variables of one problem that SMO solves in cache."""
-        worst = float(violation.max())
-        self.in_set &= violation > -0.2 * worst
+    def choose(self, violation: Array) -> NDArray[np.bool_]:
+        """The working set (n, R): what was in it and is not far inside a bound, and the worst violators, up to as many again."""
+        self.in_set &= violation > -0.2 * violation.max()
         found = np.flatnonzero(((violation > 0) & ~self.in_set).ravel())
-        room = max(ROOM, 2 * int(self.in_set.sum()))
+        room = max(ROOM, int(self.in_set.sum()))
         if len(found) > room:
             found = found[np.argpartition(-violation.ravel()[found], room)[:room]]
         self.in_set.ravel()[found] = True
-        chosen = np.flatnonzero(self.in_set.ravel())
-        if len(chosen) > self.variables:
-            chosen = np.sort(
-                chosen[np.argpartition(-violation.ravel()[chosen], self.variables)[: self.variables]]
-            )
-        R = self.alpha.shape[1]
-        example, row = chosen // R, chosen % R
-        members, inner = np.unique(example, return_inverse=True)
-        kind = self.y[example] * R + row
-        flat = self.codes.reshape(-1, self.codes.shape[2])
-        K = self.kernel.block(members, members)
-        Q = _pair_matrix(K, K.dtype.type(self.t), (flat @ flat.T).astype(K.dtype), inner, kind)
-        before = self.alpha.ravel()[chosen]
-        a, z = np.append(before, 0.0), np.append(self.z.ravel()[chosen], 0.0)
-        lower = np.append(np.zeros(len(chosen)), NEVER)
-        upper = np.append(self.upper.ravel()[chosen], -NEVER)
-        diagonal = np.ascontiguousarray(np.diagonal(Q), dtype=float)
-        smo(Q, diagonal, a, z, lower, upper, self._eps(worst, tol), 10_000 + 20 * len(chosen), NO_INVERSE)
-        self.alpha.ravel()[chosen] = a[:-1]
-        delta = (a[:-1] - before)[:, None] * flat[kind]  # (N, m)
-        change = np.zeros_like(self.beta)
-        np.add.at(change.T, example, delta)
-        self.beta += change
-        self.total += delta.sum(axis=0)
-        self._update(np.flatnonzero(change.any(axis=0)), change)
+        chosen = self.in_set.copy()
+        if int(chosen.any(axis=1).sum()) > self.largest:
+            most = np.where(chosen, violation, -HUGE).max(axis=1)
+            chosen[np.argpartition(-most, self.largest)[self.largest :]] = False
+        if self.shared:  # what an example has in use must be there to be given away
+            chosen |= (self.alpha > 0) & chosen.any(axis=1, keepdims=True)
+        return chosen
 
-    def _improve_examples(self, violation: Array, tol: float) -> None:
-        """The examples that violate most, violation (n,), one after the other."""
-        if self.gap > STUCK * self.last_gap:  # what one working set mends, the next one spoils
-            self.examples = min(2 * self.examples, self.largest)
-        self.last_gap = self.gap
-        chosen = np.flatnonzero(violation > 0)
-        if len(chosen) > self.examples:
-            chosen = chosen[np.argpartition(-violation[chosen], self.examples)[: self.examples]]
-        chosen = self.rng.permutation(chosen)
-        gram = np.einsum("krm,ksm->krs", self.codes, self.codes)
-        alpha, inner = self.alpha[chosen], np.zeros((len(self.beta), len(chosen)))
-        fixed = (
-            self.y[chosen],
-            self.diagonal[chosen],
-            self.weight[chosen],
-            self.codes,
-            self.margins,
-            self.boxes,
-            gram,
-        )
-        state = self.total, alpha, inner, max(GOAL * violation.max(), self._eps(violation.max(), tol))
-        K = self.kernel.block(chosen, chosen)
-        _improve_members(K, self.scores[:, chosen], *fixed, self.shared, self.t, self.b, *state)
-        self.in_set = self.alpha > 0
-        self.alpha[chosen] = alpha
+    def improve(self, tol: float) -> bool:
+        """Solve the working set in cache, then bring all scores up to date with one panel; False where nothing can move."""
+        violation = self.violations()
+        worst = float(violation.max())
+        if worst <= 0:
+            return False
+        # solved to violation eps the gap is about eps * sum(alpha); never tighter than the outside is worth
+        eps = float(np.clip(0.5 * tol * self.primal / max(self.alpha.sum(), TINY), 0.1 * worst, 0.3 * worst))
+        chosen = self.choose(violation)
+        members = np.flatnonzero(chosen.any(axis=1))
+        before = self.alpha[members]
+        (self._solve_shared if self.shared else self._solve_box)(members, chosen, eps)
         change = np.zeros_like(self.beta)
-        change[:, chosen] = inner
+        change[:, members] = self._beta(self.alpha[members] - before, self.y[members])
         self.beta += change
-        self._update(np.flatnonzero(change.any(axis=0)), change)
+        self.total += change.sum(axis=1)
+        self._update(change)
+        return True
+
+    def _solve_box(self, members: Members, chosen: NDArray[np.bool_], eps: float) -> None:
+        place, row = np.nonzero(chosen[members])
+        code = self.code[self.y[members[place]], row]
+        order = np.argsort(code, kind="stable")  # variables with the same code side by side
+        place, row, code = place[order], row[order], code[order]
+        example = members[place]
+        codes, starts = np.unique(code, return_index=True)
+        starts, gram = np.append(starts, len(code)), self.gram[np.ix_(codes, codes)]
+        a, z, upper = self.alpha[example, row], self.z[example, row], self.upper[example, row]
+        K, h = self._kernel_matrix(members)
+        solve_box(K, h, place.astype(np.uint64), starts, gram, a, z, upper, eps, 5000 + 10 * len(a))
+        self.alpha[example, row] = a
+
+    def _solve_shared(self, members: Members, chosen: NDArray[np.bool_], eps: float) -> None:
+        members = members[np.argsort(-chosen[members].sum(axis=1), kind="stable")]  # many rows first
+        place, row = np.nonzero(chosen[members])
+        number = np.arange(len(place)) - np.searchsorted(place, place)  # 0, 1, ... within each example
+        order = np.argsort(number, kind="stable")
+        place, row = place[order], row[order]
+        example = members[place]
+        starts = np.append(np.unique(number[order], return_index=True)[1], len(number))
+        code = self.code[self.y[example], row].astype(np.uint64)
+        a, z, bound = np.append(self.alpha[example, row], 0.0), self.z[example, row], self.upper[members, 0]
+        K, h = self._kernel_matrix(members)
+        solve_shared(K, h, starts, code, self.gram, a, z, bound, eps, 5000 + 10 * len(a))
+        self.alpha[example, row] = a[:-1]
+
+    def _kernel_matrix(self, members: Members) -> tuple[Array, Array]:
+        """K + t of the members, and its diagonal."""
+        K = self.kernel.block(members, members)
+        if self.t > LARGE * self.diagonal.max():  # would drown the kernel in single precision
+            K = K.astype(float)
+        return K + K.dtype.type(self.t), self.diagonal[members]
 
 
 def solve_table_kernel(
     kernel: Kernel,
-    starts: NDArray[np.intp],
+    starts: Members,
     weight: Array,
     codes: Array,
     margins: Array,
@@ -258,9 +200,8 @@ def solve_table_kernel(
             state.certify()
             if watch is not None:
                 watch(rounds, state.gap / max(state.primal, TINY))
-            if state.gap <= goal * state.primal or rounds >= max_iter:
+            if state.gap <= goal * state.primal or rounds >= max_iter or not state.improve(goal):
                 break
-            state.improve(goal)
             rounds += 1
         alpha[members] = state.alpha
     return b + t * state.total, alpha, state.primal, state.gap, rounds

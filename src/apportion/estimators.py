@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -20,21 +18,21 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .costs import Costs, check_costs
+from .fitting import (
+    CANONICAL,
+    CallbackContext,
+    CallbackSupportMixin,
+    canonical_csr,
+    canonical_rows,
+    check_magnitude,
+    check_number,
+    check_sample_weight,
+    unchanged_on_failure,
+    with_callbacks,
+)
 from .losses import LossTable, loss_table
 from .solution import Array, Settings, Solution
 
-try:  # experimental in scikit-learn 1.9
-    from sklearn.callback import CallbackSupportMixin, with_callbacks
-except ImportError:  # pragma: no cover
-
-    class CallbackSupportMixin:  # type: ignore[no-redef]
-        """Nothing to support in this version of scikit-learn."""
-
-    def with_callbacks(method: Any) -> Any:
-        return method
-
-
-CANONICAL = 1000  # so few examples are sorted and repeated rows merged: neither their order nor weight against repetition matters
 PREDICT_ROWS = 500  # examples scored at a time
 
 
@@ -70,7 +68,7 @@ class _ApportionedClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         -------
         self
         """
-        with _unchanged_on_failure(self):
+        with unchanged_on_failure(self):
             return self._fit(X, y, sample_weight)
 
     def decision_function(self, X: ArrayLike) -> Array:
@@ -118,10 +116,10 @@ class _ApportionedClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         )
 
     def _validate_parameters(self) -> None:
-        _check_number("C", self.C, low=0, open_low=True, infinite=True)
-        _check_number("tol", self.tol, low=0, open_low=True)
-        _check_number("intercept_scaling", self.intercept_scaling, low=0, open_low=True)
-        _check_number("max_iter", self.max_iter, low=1, integer=True)
+        check_number("C", self.C, low=0, open_low=True, infinite=True)
+        check_number("tol", self.tol, low=0, open_low=True)
+        check_number("intercept_scaling", self.intercept_scaling, low=0, open_low=True)
+        check_number("max_iter", self.max_iter, low=1, integer=True)
         if not isinstance(self.intercept, str) or self.intercept not in ("penalized", "free", "none"):
             raise ValueError(
                 f"intercept={self.intercept!r} is not known; allowed: 'penalized', 'free', 'none'."
@@ -138,9 +136,9 @@ class _ApportionedClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
             raise ValueError(
                 f"{type(self).__name__} needs at least 2 classes to tell apart; y has 1 class: {classes.tolist()[0]!r}."
             )
-        X = _canonical_csr(X)
-        _check_magnitude(X)
-        weight = _check_sample_weight(sample_weight, len(y))
+        X = canonical_csr(X)
+        check_magnitude(X)
+        weight = check_sample_weight(sample_weight, len(y))
         if len(np.unique(y[weight > 0])) < 2:
             raise ValueError("sample_weight leaves fewer than 2 classes with a positive weight.")
         counts: Any = np.bincount(y, weights=weight, minlength=k)
@@ -151,8 +149,8 @@ class _ApportionedClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
     def _fit(self, X: Any, y: Any, sample_weight: Any) -> Any:
         X, y, weight, classes, counts, costs, table = self._checked(X, y, sample_weight)
         k = len(classes)
-        rows, merged = _canonical(X, y, weight, pairwise=self._pairwise)
-        context = _CallbackContext(self, X, y)
+        rows, merged = canonical_rows(X, y, weight, pairwise=self._pairwise)
+        context = CallbackContext(self, X, y)
         settings = Settings(
             C=self.C,
             offset={"penalized": float(self.intercept_scaling) ** 2, "free": None, "none": 0.0}[
@@ -346,7 +344,7 @@ class ApportionedLinearSVC(_ApportionedClassifier):
 
     def _raw_scores(self, X: Any) -> Array:
         check_is_fitted(self)
-        X = _canonical_csr(validate_data(self, X, **self._accepted, reset=False))
+        X = canonical_csr(validate_data(self, X, **self._accepted, reset=False))
         return np.asarray(X @ self.coef_.T) + self.intercept_
 
 
@@ -452,10 +450,10 @@ class ApportionedSVC(_ApportionedClassifier):
                     f"gamma={self.gamma!r} is not known; allowed: 'scale', 'auto' or a positive number."
                 )
         else:
-            _check_number("gamma", self.gamma, low=0, open_low=True)
-        _check_number("degree", self.degree, low=0)
-        _check_number("coef0", self.coef0)
-        _check_number("cache_size", self.cache_size, low=0, open_low=True)
+            check_number("gamma", self.gamma, low=0, open_low=True)
+        check_number("degree", self.degree, low=0)
+        check_number("coef0", self.coef0)
+        check_number("cache_size", self.cache_size, low=0, open_low=True)
         if not isinstance(self.solver, str) or self.solver not in ("exact", "pegasos"):
             raise ValueError(f"solver={self.solver!r} is not known; allowed: 'exact', 'pegasos'.")
         if self.solver == "pegasos" and (self.intercept == "free" or not np.isfinite(self.C)):
@@ -526,7 +524,7 @@ class ApportionedSVC(_ApportionedClassifier):
         from .kernels import cross_kernel
 
         check_is_fitted(self)
-        X = _canonical_csr(validate_data(self, X, **self._accepted, reset=False))
+        X = canonical_csr(validate_data(self, X, **self._accepted, reset=False))
         if self._pairwise:
             return np.asarray(X[:, self.support_] @ self.dual_coef_) + self.intercept_
         block = cross_kernel(
@@ -537,123 +535,3 @@ class ApportionedSVC(_ApportionedClassifier):
         for i in range(0, X.shape[0], PREDICT_ROWS):
             out[i : i + PREDICT_ROWS] = block(X[i : i + PREDICT_ROWS]) @ coef
         return out + self.intercept_
-
-
-# ---------------------------------------------------------------- helpers of fit
-
-
-@contextmanager
-def _unchanged_on_failure(estimator: Any) -> Iterator[None]:
-    """Whatever interrupts a fit, a bad input or the user, leaves the estimator as it was."""
-    before = dict(vars(estimator))
-    try:
-        yield
-    except BaseException:
-        vars(estimator).clear()
-        vars(estimator).update(before)
-        raise
-
-
-class _CallbackContext:
-    """Reports rounds to scikit-learn's callbacks and, with verbose, to the user."""
-
-    def __init__(self, estimator: Any, X: Any, y: Any) -> None:
-        self.estimator = estimator
-        self.context = None
-        if getattr(estimator, "_skl_callbacks", None):
-            self.context = estimator._init_callback_context(max_subtasks=None)
-            self.context.call_on_fit_task_begin(estimator=estimator, X=X, y=y)
-        self.watch = self._watch if self.context is not None or estimator.verbose else None
-
-    def _watch(self, iteration: int, gap: float) -> None:
-        if self.estimator.verbose:
-            print(
-                f"[{type(self.estimator).__name__}] iteration {iteration}: relative duality gap {gap:.2e}",
-                flush=True,
-            )
-        if self.context is not None:
-            task = self.context.subcontext(task_name="iteration")
-            task.call_on_fit_task_begin(estimator=self.estimator)
-            task.call_on_fit_task_end(estimator=self.estimator)
-
-    def finish(self) -> None:
-        if self.context is not None:
-            self.context.call_on_fit_task_end(estimator=self.estimator)
-
-
-def _check_number(
-    name: str,
-    value: Any,
-    *,
-    low: float | None = None,
-    open_low: bool = False,
-    integer: bool = False,
-    infinite: bool = False,
-) -> None:
-    kind = "an integer" if integer else "a number"
-    bound = "" if low is None else f" {'>' if open_low else '>='} {low}"
-    number = (int, np.integer) if integer else (int, float, np.integer, np.floating)
-    good = isinstance(value, number) and not isinstance(value, (bool, np.bool_)) and not np.isnan(value)
-    good = good and (infinite or bool(np.isfinite(value)))
-    if good and low is not None:
-        good = value > low if open_low else value >= low
-    if not good:
-        raise ValueError(f"{name}={value!r} must be {kind}{bound}.")
-
-
-def _canonical_csr(X: Any) -> Any:
-    """CSR with sorted columns, none twice, and 32-bit indices where they fit; the user's own matrix is left as it is."""
-    if not sparse.issparse(X):
-        return X
-    narrow = X.indices.dtype != np.int32 and max(*X.shape, X.nnz) <= np.iinfo(np.int32).max
-    if narrow:  # some of scikit-learn's kernels take no others
-        X = type(X)((X.data, X.indices.astype(np.int32), X.indptr.astype(np.int32)), shape=X.shape)
-    if not X.has_canonical_format:
-        X = X.copy()
-        X.sum_duplicates()
-    return X
-
-
-def _check_magnitude(X: Any) -> None:
-    values = X.data if sparse.issparse(X) else X
-    largest = max(abs(float(values.max())), abs(float(values.min()))) if values.size else 0.0
-    if largest > 1e100:
-        raise ValueError(
-            f"X holds {largest:.3g}, whose square overflows in the solver; scale the features first (StandardScaler)."
-        )
-
-
-def _check_sample_weight(sample_weight: Any, n: int) -> Array:
-    if sample_weight is None:
-        return np.ones(n)
-    try:
-        weight = np.asarray(sample_weight, dtype=float)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"sample_weight must hold one number an example: {error}.") from None
-    if weight.ndim == 0:
-        weight = np.full(n, float(weight))
-    if weight.shape != (n,):
-        raise ValueError(f"sample_weight has shape {weight.shape}; it must be ({n},), one number an example.")
-    if not np.all(np.isfinite(weight)) or np.any(weight < 0):
-        raise ValueError("sample_weight must hold finite numbers >= 0.")
-    if not np.any(weight):
-        raise ValueError(
-            "sample_weight is zero for every example; at least two classes need a positive weight."
-        )
-    return weight
-
-
-def _canonical(X: Any, y: NDArray[np.intp], weight: Array, pairwise: bool) -> tuple[NDArray[np.intp], Array]:
-    """(rows, weights) to train on: those with a positive weight; few examples are sorted by content and equal rows merged."""
-    rows = np.flatnonzero(weight > 0)
-    if pairwise or len(rows) > CANONICAL:
-        return rows, weight[rows]
-    dense = X[rows].toarray() if sparse.issparse(X) else X[rows]
-    order = np.lexsort((*dense.T[::-1], y[rows]))
-    dense, sorted_rows = dense[order], rows[order]
-    new = np.ones(len(rows), dtype=bool)
-    new[1:] = np.any(dense[1:] != dense[:-1], axis=1) | (y[sorted_rows[1:]] != y[sorted_rows[:-1]])
-    group = np.cumsum(new) - 1
-    merged = np.zeros(group[-1] + 1)
-    np.add.at(merged, group, weight[sorted_rows])
-    return sorted_rows[new], merged

@@ -11,17 +11,15 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
 from .costs import Costs, check_costs
-from .estimators import (
-    ApportionedLinearSVC,
-    Checked,
-    _ApportionedClassifier,
-    _CallbackContext,
-    _canonical,
-    _canonical_csr,
-    _check_magnitude,
-    _check_number,
-    _check_sample_weight,
-    _unchanged_on_failure,
+from .estimators import ApportionedLinearSVC, Checked, _ApportionedClassifier
+from .fitting import (
+    CallbackContext,
+    canonical_csr,
+    canonical_rows,
+    check_magnitude,
+    check_number,
+    check_sample_weight,
+    unchanged_on_failure,
     with_callbacks,
 )
 from .losses import LossTable
@@ -167,7 +165,7 @@ class ApportionedSGDClassifier(_ApportionedClassifier):
         -------
         self
         """
-        with _unchanged_on_failure(self):
+        with unchanged_on_failure(self):
             return self._partial_fit(X, y, classes, sample_weight)
 
     # ------------------------------------------------------------ fit
@@ -175,20 +173,20 @@ class ApportionedSGDClassifier(_ApportionedClassifier):
     _raw_scores = ApportionedLinearSVC._raw_scores
 
     def _validate_parameters(self) -> None:
-        _check_number("C", self.C, low=0, open_low=True)
-        _check_number("intercept_scaling", self.intercept_scaling, low=0, open_low=True)
+        check_number("C", self.C, low=0, open_low=True)
+        check_number("intercept_scaling", self.intercept_scaling, low=0, open_low=True)
         for name in ("max_iter", "batch_size", "n_iter_no_change"):
-            _check_number(name, getattr(self, name), low=1, integer=True)
+            check_number(name, getattr(self, name), low=1, integer=True)
         if self.n_total is not None:
-            _check_number("n_total", self.n_total, low=1, integer=True)
+            check_number("n_total", self.n_total, low=1, integer=True)
         if not isinstance(self.intercept, str) or self.intercept not in ("penalized", "none"):
             raise ValueError(f"intercept={self.intercept!r} is not known; allowed: 'penalized', 'none'.")
         if isinstance(self.delay, str):
             if self.delay != "auto":
                 raise ValueError(f"delay={self.delay!r} is not known; allowed: 'auto' or a number >= 0.")
         else:
-            _check_number("delay", self.delay, low=0)
-        _check_number("validation_fraction", self.validation_fraction, low=0, open_low=True)
+            check_number("delay", self.delay, low=0)
+        check_number("validation_fraction", self.validation_fraction, low=0, open_low=True)
         if self.validation_fraction >= 1:
             raise ValueError(f"validation_fraction={self.validation_fraction!r} must lie between 0 and 1.")
         for name in ("average", "projection", "early_stopping"):
@@ -202,7 +200,7 @@ class ApportionedSGDClassifier(_ApportionedClassifier):
         data = self._checked(X, y, sample_weight)
         draw = check_random_state(self.random_state)
         seed = int(draw.randint(2**31))
-        rows, weight = _canonical(data.X, data.y, data.weight, pairwise=False)
+        rows, weight = canonical_rows(data.X, data.y, data.weight, pairwise=False)
         if self.early_stopping:
             kept, out = self._held_out(data.y[rows], draw)
             held, held_weight = rows[out], weight[out]
@@ -212,7 +210,7 @@ class ApportionedSGDClassifier(_ApportionedClassifier):
             X, y = X[rows], y[rows]
         plan = self._plan(len(rows))
         walk = self._first(data.table, X, y, weight, plan)
-        context = _CallbackContext(self, X, y)
+        context = CallbackContext(self, X, y)
         validation: list[float] = []
         for _ in range(self.max_iter):
             order = _order(seed, int(walk.seen), len(rows))
@@ -282,9 +280,9 @@ class ApportionedSGDClassifier(_ApportionedClassifier):
         """A piece of a stream, checked: X, positions of the labels among the classes, weights."""
         X, y = validate_data(self, X, y, **self._accepted, order="C", y_numeric=False, reset=first)
         check_classification_targets(y)
-        X = _canonical_csr(X)
-        _check_magnitude(X)
-        return X, self._positions(y), _check_sample_weight(sample_weight, len(y))
+        X = canonical_csr(X)
+        check_magnitude(X)
+        return X, self._positions(y), check_sample_weight(sample_weight, len(y))
 
     def _begin_stream(self, classes: NDArray[Any], counts: Array | None, n_total: float | None) -> None:
         """Before the first piece: what is known of the whole stream."""

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .chunks import Chunk, FileChunks, GivenChunks, open_chunks
-from .estimators import _check_number, _unchanged_on_failure
+from .fitting import check_number, unchanged_on_failure
 from .sgd import ApportionedSGDClassifier
 
 FORMAT = 1  # of checkpoints
@@ -108,12 +108,12 @@ def fit_stream(
     """
     if not isinstance(classifier, ApportionedSGDClassifier):
         raise ValueError(f"classifier={classifier!r} must be an ApportionedSGDClassifier.")
-    _check_number("passes", passes, low=1, integer=True)
-    _check_number("memory", memory, low=0, open_low=True)
+    check_number("passes", passes, low=1, integer=True)
+    check_number("memory", memory, low=0, open_low=True)
     if checkpoint is not None and not Path(checkpoint).parent.is_dir():
         raise ValueError(f"checkpoint={str(checkpoint)!r} is in a folder that does not exist.")
     chunks = open_chunks(source, target, weight, float(memory))
-    with _unchanged_on_failure(classifier):
+    with unchanged_on_failure(classifier):
         run = _Run(classifier, chunks, None if checkpoint is None else Path(checkpoint), progress)
         run.start(None if classes is None else np.unique(classes), int(passes), certify)
         while run.passes < passes:

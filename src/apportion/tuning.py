@@ -27,7 +27,7 @@ from . import candidates
 from .calibration import Calibration, calibrate, decide
 from .candidates import Clock, Scaled, Search
 from .costs import Costs, check_costs
-from .estimators import _check_magnitude, _check_number, _check_sample_weight, _unchanged_on_failure
+from .fitting import check_magnitude, check_number, check_sample_weight, unchanged_on_failure
 from .search import KERNELS, LOSSES, SCALINGS, KernelChoice, LossChoice, class_costs, class_scores
 
 Array = NDArray[np.float64]
@@ -158,7 +158,7 @@ class ApportionedSVCCV(ClassifierMixin, BaseEstimator):
         -------
         self
         """
-        with _unchanged_on_failure(self):
+        with unchanged_on_failure(self):
             return self._fit(X, y, sample_weight)
 
     def predict_proba(self, X: Any) -> Array:
@@ -204,8 +204,8 @@ class ApportionedSVCCV(ClassifierMixin, BaseEstimator):
         self._validate_parameters()
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], y_numeric=False)
         check_classification_targets(y)
-        _check_magnitude(X)
-        weight = _check_sample_weight(sample_weight, len(y))
+        check_magnitude(X)
+        weight = check_sample_weight(sample_weight, len(y))
         kept = np.flatnonzero(weight > 0)  # a row without weight is not there
         if len(kept) < len(y):
             X, y, weight = X[kept], y[kept], weight[kept]
@@ -345,9 +345,9 @@ class ApportionedSVCCV(ClassifierMixin, BaseEstimator):
                 f"powers={self.powers!r} must be pairs (margin_power, slack_power) of finite numbers, at least one."
             )
         if self.n_machines != "auto":
-            _check_number("n_machines", self.n_machines, low=1, integer=True)
+            check_number("n_machines", self.n_machines, low=1, integer=True)
         if self.max_time is not None:
-            _check_number("max_time", self.max_time, low=0, open_low=True)
+            check_number("max_time", self.max_time, low=0, open_low=True)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -377,7 +377,7 @@ def _sample(y: Any, random_state: Any) -> Any:
 
 def _splits(cv: Any, X: Any, y: Any, random_state: Any) -> list[tuple[Any, Any]]:
     if isinstance(cv, (int, np.integer)) and not isinstance(cv, bool):
-        _check_number("cv", cv, low=2, integer=True)
+        check_number("cv", cv, low=2, integer=True)
         folds: Any = StratifiedKFold(
             min(cv, max(2, np.bincount(y).max())), shuffle=True, random_state=random_state
         )

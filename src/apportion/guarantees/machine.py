@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ..estimators import HARD, _canonical, _check_sample_weight
+from ..estimators import HARD
+from ..fitting import canonical_rows, check_sample_weight
 from ..losses import LossTable, value
 
 Array = NDArray[np.float64]
@@ -133,9 +134,9 @@ def training(machine: Any, X: Any, y: ArrayLike, sample_weight: ArrayLike | None
     labels = positions(machine, y, "y")
     X = validate_data(machine, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
     scores = raw_scores(machine, X, labels)
-    weight = _check_sample_weight(sample_weight, len(labels))
+    weight = check_sample_weight(sample_weight, len(labels))
     table: LossTable = machine.table_
-    rows, merged = _canonical(X, labels, weight, pairwise=machine._pairwise)
+    rows, merged = canonical_rows(X, labels, weight, pairwise=machine._pairwise)
     found: Array | None = getattr(machine, "_alpha", None)
     if found is None:
         raise ValueError(f"est={machine!r} keeps no dual variables; it must be fitted in this process.")

@@ -1,0 +1,145 @@
+"""What surrounds a fit: its input checked, callbacks and progress, and an estimator left as it was where the fit fails."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from .solution import Array
+
+try:  # experimental in scikit-learn 1.9
+    from sklearn.callback import CallbackSupportMixin, with_callbacks
+except ImportError:  # pragma: no cover
+
+    class CallbackSupportMixin:  # type: ignore[no-redef]
+        """Nothing to support in this version of scikit-learn."""
+
+    def with_callbacks(method: Any) -> Any:
+        return method
+
+
+CANONICAL = 1000  # so few examples are sorted and repeated rows merged: neither their order nor weight against repetition matters
+
+
+@contextmanager
+def unchanged_on_failure(estimator: Any) -> Iterator[None]:
+    """Whatever interrupts a fit, a bad input or the user, leaves the estimator as it was."""
+    before = dict(vars(estimator))
+    try:
+        yield
+    except BaseException:
+        vars(estimator).clear()
+        vars(estimator).update(before)
+        raise
+
+
+class CallbackContext:
+    """Reports rounds to scikit-learn's callbacks and, with verbose, to the user."""
+
+    def __init__(self, estimator: Any, X: Any, y: Any) -> None:
+        self.estimator = estimator
+        self.context = None
+        if getattr(estimator, "_skl_callbacks", None):
+            self.context = estimator._init_callback_context(max_subtasks=None)
+            self.context.call_on_fit_task_begin(estimator=estimator, X=X, y=y)
+        self.watch = self._watch if self.context is not None or estimator.verbose else None
+
+    def _watch(self, iteration: int, gap: float) -> None:
+        if self.estimator.verbose:
+            print(
+                f"[{type(self.estimator).__name__}] iteration {iteration}: relative duality gap {gap:.2e}",
+                flush=True,
+            )
+        if self.context is not None:
+            task = self.context.subcontext(task_name="iteration")
+            task.call_on_fit_task_begin(estimator=self.estimator)
+            task.call_on_fit_task_end(estimator=self.estimator)
+
+    def finish(self) -> None:
+        if self.context is not None:
+            self.context.call_on_fit_task_end(estimator=self.estimator)
+
+
+def check_number(
+    name: str,
+    value: Any,
+    *,
+    low: float | None = None,
+    open_low: bool = False,
+    integer: bool = False,
+    infinite: bool = False,
+) -> None:
+    kind = "an integer" if integer else "a number"
+    bound = "" if low is None else f" {'>' if open_low else '>='} {low}"
+    number = (int, np.integer) if integer else (int, float, np.integer, np.floating)
+    good = isinstance(value, number) and not isinstance(value, (bool, np.bool_)) and not np.isnan(value)
+    good = good and (infinite or bool(np.isfinite(value)))
+    if good and low is not None:
+        good = value > low if open_low else value >= low
+    if not good:
+        raise ValueError(f"{name}={value!r} must be {kind}{bound}.")
+
+
+def canonical_csr(X: Any) -> Any:
+    """CSR with sorted columns, none twice, and 32-bit indices where they fit; the user's own matrix is left as it is."""
+    if not sparse.issparse(X):
+        return X
+    narrow = X.indices.dtype != np.int32 and max(*X.shape, X.nnz) <= np.iinfo(np.int32).max
+    if narrow:  # some of scikit-learn's kernels take no others
+        X = type(X)((X.data, X.indices.astype(np.int32), X.indptr.astype(np.int32)), shape=X.shape)
+    if not X.has_canonical_format:
+        X = X.copy()
+        X.sum_duplicates()
+    return X
+
+
+def check_magnitude(X: Any) -> None:
+    values = X.data if sparse.issparse(X) else X
+    largest = max(abs(float(values.max())), abs(float(values.min()))) if values.size else 0.0
+    if largest > 1e100:
+        raise ValueError(
+            f"X holds {largest:.3g}, whose square overflows in the solver; scale the features first (StandardScaler)."
+        )
+
+
+def check_sample_weight(sample_weight: Any, n: int) -> Array:
+    if sample_weight is None:
+        return np.ones(n)
+    try:
+        weight = np.asarray(sample_weight, dtype=float)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"sample_weight must hold one number an example: {error}.") from None
+    if weight.ndim == 0:
+        weight = np.full(n, float(weight))
+    if weight.shape != (n,):
+        raise ValueError(f"sample_weight has shape {weight.shape}; it must be ({n},), one number an example.")
+    if not np.all(np.isfinite(weight)) or np.any(weight < 0):
+        raise ValueError("sample_weight must hold finite numbers >= 0.")
+    if not np.any(weight):
+        raise ValueError(
+            "sample_weight is zero for every example; at least two classes need a positive weight."
+        )
+    return weight
+
+
+def canonical_rows(
+    X: Any, y: NDArray[np.intp], weight: Array, pairwise: bool
+) -> tuple[NDArray[np.intp], Array]:
+    """(rows, weights) to train on: those with a positive weight; few examples are sorted by content and equal rows merged."""
+    rows = np.flatnonzero(weight > 0)
+    if pairwise or len(rows) > CANONICAL:
+        return rows, weight[rows]
+    dense = X[rows].toarray() if sparse.issparse(X) else X[rows]
+    order = np.lexsort((*dense.T[::-1], y[rows]))
+    dense, sorted_rows = dense[order], rows[order]
+    new = np.ones(len(rows), dtype=bool)
+    new[1:] = np.any(dense[1:] != dense[:-1], axis=1) | (y[sorted_rows[1:]] != y[sorted_rows[:-1]])
+    group = np.cumsum(new) - 1
+    merged = np.zeros(group[-1] + 1)
+    np.add.at(merged, group, weight[sorted_rows])
+    return sorted_rows[new], merged

@@ -1,0 +1,294 @@
+"""Working sets of tables whose outputs hang together, solved in cache: two steps at a time.
+
+A variable (example, row of the table) has a code and a gradient of the dual, z = margin - code . f. A step moves a variable or,
+with shared slack, moves something from one row of an example to another. Two steps of lengths d and e gain
+
+    v d + w e - 1/2 (H d^2 + 2 q d e + L e^2)
+
+with v, w their gradients, H, L their curvatures, q what the one takes from the gradient of the other: kernel value times
+product of codes. The first is the step of largest gradient. With d at its best for each e the second adds
+
+    1/2 (w - q v / H)^2 / (L - q^2 / H)
+
+to v^2 / (2 H), and is chosen to add most. That is what pays: neighbours undo each other's steps, and one at a time they need
+ten times as many.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ._jit import fmax, fmin, jit
+
+FAR, TINY = 1e30, 1e-12
+ALIKE = 1e-6  # L - q^2 / H is taken to be no less than this share of L
+NOTHING = 1e-14  # share of a bound that is rounding
+
+
+@jit
+def _both(v, w, H, L, q, room_d, room_e):
+    """The best d in [0, room_d] and e in [0, room_e], v > 0; one after the other where they are cut."""
+    det = max(H * L - q * q, ALIKE * H * L)
+    d = min(max((L * v - q * w) / det, 0.0), room_d)
+    free = (w - q * d) / L
+    e = min(max(free, 0.0), room_e)
+    if e != free:
+        d = min(max((v - q * e) / H, 0.0), room_d)
+    return d, e
+
+
+# ---------------------------------------------------------------- each variable in an interval of its own
+
+
+@jit
+def _advance(z, floor, ceiling, d, row, e, other):
+    """z -= d row + e other; returns the largest |z| of the variables that can follow it."""
+    largest = 0.0
+    for t in range(z.size):
+        new = z[t] - (d * row[t] + e * other[t])
+        z[t] = new
+        new = fmin(fmax(new, floor[t]), ceiling[t])
+        largest = fmax(largest, fmax(new, -new))
+    return largest
+
+
+@jit
+def _gains(z, floor, ceiling, row, h, share, length, loss, gains):
+    """gains = (w - q v / H)^2 / (L / H - (q / H)^2), zero where the second step would leave its bounds; returns the largest.
+
+    q = product of the codes * row, so that share = product * v / H and loss = (product / H)^2; length * h = L / H.
+    """
+    best, least = gains.dtype.type(0.0), gains.dtype.type(ALIKE)
+    for t in range(z.size):
+        gains[t] = fmin(fmax(z[t] - share * row[t], floor[t]), ceiling[t])
+    for t in range(z.size):
+        gains[t] *= gains[t] / fmax(length * h[t] - loss * (row[t] * row[t]), least)
+        best = fmax(best, gains[t])
+    return best
+
+
+@jit
+def _gather(row, example, out):
+    for t in range(out.size):
+        out[t] = row[example[t]]
+
+
+@jit
+def _mark(t, a, upper, floor, ceiling):
+    floor[t] = -FAR if a[t] > 0.0 else 0.0
+    ceiling[t] = FAR if a[t] < upper[t] else 0.0
+
+
+@jit
+def _move(t, side, step, a, upper, floor, ceiling):
+    """a[t] += side * step, to the bound itself where it is that far; returns the change."""
+    before = a[t]
+    if side > 0.0:
+        a[t] = upper[t] if step >= upper[t] - before else before + step
+    else:
+        a[t] = 0.0 if step >= before else before - step
+    _mark(t, a, upper, floor, ceiling)
+    return a[t] - before
+
+
+@jit
+def solve_box(K, diagonal, example, starts, gram, a, z, upper, eps, max_steps):
+    """Maximise over 0 <= a <= upper until no variable has a gradient of more than eps that it can follow.
+
+    Variables starts[c] .. starts[c + 1] - 1 have code c; they belong to `example` of the kernel matrix K with its `diagonal`.
+    gram (codes, codes) holds the products of the codes. Changes a and z, both (N,); returns the number of steps.
+    """
+    size, codes, real = a.size, starts.size - 1, K.dtype.type
+    floor, ceiling, h = np.empty(size, K.dtype), np.empty(size, K.dtype), np.empty(size, K.dtype)
+    row, other, gains = np.zeros(size, K.dtype), np.zeros(size, K.dtype), np.zeros(size, K.dtype)
+    for t in range(size):
+        h[t] = diagonal[example[t]]
+        _mark(t, a, upper, floor, ceiling)
+    largest = np.empty(codes)
+    for c in range(codes):
+        s, t = starts[c], starts[c + 1]
+        largest[c] = _advance(z[s:t], floor[s:t], ceiling[s:t], 0.0, row[s:t], 0.0, other[s:t])
+    for steps in range(max_steps):
+        c_i = np.argmax(largest)
+        if largest[c_i] <= eps:
+            return steps
+        i = starts[c_i]
+        while abs(min(max(z[i], floor[i]), ceiling[i])) < largest[c_i]:
+            i += 1
+        v, H = z[i], max(diagonal[example[i]] * gram[c_i, c_i], TINY)
+        best, c_j, apart, most = real(0.0), -1, -1, 0.0
+        floor[i], ceiling[i] = 0.0, 0.0  # not its own partner
+        for c in range(codes):  # of those that do not meet this code, only the one with the largest gradient
+            if gram[c_i, c] == 0.0 and largest[c] > most:
+                apart, most = c, largest[c]
+        for c in range(codes):
+            product = gram[c_i, c]
+            if product != 0.0 or c == apart:
+                s, t = starts[c], starts[c + 1]
+                _gather(K[example[i]], example[s:t], row[s:t])
+                share, length, loss = real(product * v / H), real(gram[c, c] / H), real((product / H) ** 2)
+                part = z[s:t], floor[s:t], ceiling[s:t], row[s:t], h[s:t]
+                gain = _gains(*part, share, length, loss, gains[s:t])
+                if gain > best:
+                    best, c_j = gain, c
+        side_i = 1.0 if v > 0.0 else -1.0
+        room_i = upper[i] - a[i] if v > 0.0 else a[i]
+        d, e, j = min(abs(v) / H, room_i), 0.0, -1
+        if c_j >= 0:
+            j = starts[c_j]
+            while gains[j] < best:
+                j += 1
+            w, L = z[j], max(diagonal[example[j]] * gram[c_j, c_j], TINY)
+            q = K[example[i], example[j]] * gram[c_i, c_j]
+            side_j = 1.0 if w > q * v / H else -1.0
+            room_j = upper[j] - a[j] if side_j > 0.0 else a[j]
+            d, e = _both(side_i * v, side_j * w, H, L, side_i * side_j * q, room_i, room_j)
+            e = _move(j, side_j, e, a, upper, floor, ceiling)
+        d = _move(i, side_i, d, a, upper, floor, ceiling)
+        for c in range(codes):
+            p, q = d * gram[c_i, c], e * gram[c_j, c]
+            if p != 0.0 or q != 0.0:
+                s, t = starts[c], starts[c + 1]
+                if q != 0.0:
+                    _gather(K[example[j]], example[s:t], other[s:t])
+                largest[c] = _advance(z[s:t], floor[s:t], ceiling[s:t], p, row[s:t], q, other[s:t])
+    return max_steps
+
+
+# ---------------------------------------------------------------- the variables of an example share one bound
+
+
+@jit
+def _advance_codes(z, code, d, row, product, e, other, second):
+    """z -= d row product[code] + e other second[code]."""
+    for t in range(z.size):
+        c = code[t]
+        z[t] -= d * row[t] * product[c] + e * other[t] * second[c]
+
+
+@jit
+def _extremes(z, away, code, high, gaining, low, losing):
+    """One variable of each example against its largest z so far and its smallest in use (away = 0, else FAR), and their codes."""
+    for t in range(z.size):
+        c, top, bottom, at_top, at_bottom = code[t], high[t], low[t], gaining[t], losing[t]
+        here, there = z[t], z[t] + away[t]
+        gaining[t] = c if here > top else at_top
+        losing[t] = c if there < bottom else at_bottom
+        high[t] = here if here > top else top
+        low[t] = there if there < bottom else bottom
+
+
+@jit
+def _largest_spread(high, low):
+    largest = 0.0
+    for t in range(high.size):
+        largest = fmax(largest, high[t] - low[t])
+    return largest
+
+
+@jit
+def _gains_codes(high, low, gaining, losing, row, h, product, length, v, H, products, lengths, gains):
+    """As _gains, for the best step of each example: from the code `losing` to the code `gaining`."""
+    best, share, loss, codes = 0.0, v / H, 1.0 / H, product.size
+    for t in range(row.size):
+        up, down = gaining[t], losing[t]
+        products[t] = row[t] * (product[up] - product[down])
+        lengths[t] = h[t] * length[up * codes + down]
+    for t in range(row.size):
+        gains[t] = fmax(high[t] - low[t] - share * products[t], 0.0)
+    for t in range(row.size):
+        gains[t] *= gains[t] / fmax(loss * (lengths[t] - loss * (products[t] * products[t])), ALIKE)
+        best = fmax(best, gains[t])
+    return best
+
+
+@jit
+def _ends(i, starts, z, away, code, high, gaining, low, losing):
+    """The variables that example i's best step leads to and from; the slack's number is the last."""
+    up = down = z.size
+    for s in range(starts.size - 1):
+        t = starts[s] + i
+        if t >= starts[s + 1]:
+            break
+        if code[t] == gaining[i] and z[t] == high[i]:
+            up = t
+        if code[t] == losing[i] and z[t] + away[t] == low[i]:
+            down = t
+    return up, down
+
+
+@jit
+def _transfer(i, up, down, step, a, away, rest, bound):
+    """`step` from variable down of example i to up; the last of a stands for what the example has left."""
+    slack, nothing = a.size - 1, NOTHING * bound[i]
+    a[slack] = rest[i]
+    a[up] += step
+    a[down] = a[down] - step if a[down] - step > nothing else 0.0
+    rest[i] = a[slack]
+    for t in (up, down):
+        if t != slack:
+            away[t] = 0.0 if a[t] > 0.0 else FAR
+
+
+@jit
+def solve_shared(K, h, starts, code, gram, a, z, bound, eps, max_steps):
+    """Maximise over a >= 0 with sum <= bound in each example until no step between two of its rows has a gradient above eps.
+
+    Examples i = 0, 1, ... of the kernel matrix K with its diagonal h have fewer and fewer variables: the first of each comes first,
+    then the second of those that have two, ...: variable s of example i is starts[s] + i. a (N + 1,) has one more at its end,
+    for the slack, z and code (N,) have not. gram holds the products of the codes; the last one, zero, is the slack's.
+    """
+    size, slots, codes = bound.size, starts.size - 1, gram.shape[0]
+    length = np.empty(codes * codes)  # squared, of the difference of two codes
+    for c in range(codes):
+        for s in range(codes):
+            length[c * codes + s] = gram[c, c] + gram[s, s] - 2.0 * gram[c, s]
+    rest, away = bound.copy(), np.empty(z.size)
+    for s in range(slots):
+        for i in range(starts[s + 1] - starts[s]):
+            t = starts[s] + i
+            rest[i] -= a[t]
+            away[t] = 0.0 if a[t] > 0.0 else FAR
+    for i in range(size):
+        rest[i] = rest[i] if rest[i] > NOTHING * bound[i] else 0.0
+    high, low, gains = np.empty(size), np.empty(size), np.empty(size)
+    products, lengths = np.empty(size), np.empty(size)
+    gaining, losing = np.empty(size, code.dtype), np.empty(size, code.dtype)
+    second = np.zeros(codes)
+    for steps in range(max_steps):
+        for t in range(size):
+            high[t], low[t] = 0.0, 0.0 if rest[t] > 0.0 else FAR
+            gaining[t] = losing[t] = codes - 1
+        for s in range(slots):
+            x, y = starts[s], starts[s + 1]
+            _extremes(z[x:y], away[x:y], code[x:y], high, gaining, low, losing)
+        v = _largest_spread(high, low)
+        if v <= eps:
+            return steps
+        i = 0
+        while high[i] - low[i] < v:
+            i += 1
+        up, down = _ends(i, starts, z, away, code, high, gaining, low, losing)
+        have = rest[i] if down == z.size else a[down]
+        H = max(h[i] * length[gaining[i] * codes + losing[i]], TINY)
+        product = gram[gaining[i]] - gram[losing[i]]
+        low_i, low[i] = low[i], FAR  # not its own partner
+        steps_of = high, low, gaining, losing, K[i], h
+        best = _gains_codes(*steps_of, product, length, v, H, products, lengths, gains)
+        low[i] = low_i
+        d, e, j = min(v / H, have), 0.0, i
+        if best > 0.0:
+            j = 0
+            while gains[j] < best:
+                j += 1
+            second = gram[gaining[j]] - gram[losing[j]]
+            L, q = max(lengths[j], TINY), products[j]
+            gains_most, loses_least = _ends(j, starts, z, away, code, high, gaining, low, losing)
+            has = rest[j] if loses_least == z.size else a[loses_least]
+            d, e = _both(v, high[j] - low[j], H, L, q, have, has)
+            _transfer(j, gains_most, loses_least, e, a, away, rest, bound)
+        _transfer(i, up, down, d, a, away, rest, bound)
+        for s in range(slots):
+            x, y = starts[s], starts[s + 1]
+            _advance_codes(z[x:y], code[x:y], d, K[i], product, e, K[j], second)
+    return max_steps
