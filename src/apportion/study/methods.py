@@ -127,9 +127,11 @@ def _kernel(name: str, label: str, machine: Any, kinds: tuple[str, ...] = rivals
     return Method(name, label, train, settings=_GRID if kinds == rivals.RBF else _BOTH_GRID)
 
 
-def _multiclass(name: str, label: str, machine: Any, kinds: tuple[str, ...] = rivals.RBF) -> Method:
+def _multiclass(
+    name: str, label: str, machine: Any, kinds: tuple[str, ...] = rivals.RBF, version: int = 1
+) -> Method:
     train = partial(multiclass, machine=machine, kinds=kinds)
-    return Method(name, label, train, settings=_GRID if kinds == rivals.RBF else _BOTH_GRID)
+    return Method(name, label, train, version=version, settings=_GRID if kinds == rivals.RBF else _BOTH_GRID)
 
 
 def _probability(name: str, label: str, grid: dict[str, Any]) -> Method:
@@ -142,16 +144,16 @@ _ALL = (
     _kernel("csovo2", "CSOVO, RBF or Laplacian", rivals.one_vs_one, BOTH),
     _multiclass("csova", "CSOVA", ONE_VS_REST),
     _multiclass("csova2", "CSOVA, RBF or Laplacian", ONE_VS_REST, BOTH),
-    _multiclass("cscs", "CSCS", Apportioned("crammer-singer", **COUPLED)),
+    _multiclass("cscs", "CSCS", Apportioned("crammer-singer", **COUPLED), version=2),
     Method(
         "cscs-linear",
         "CSCS, linear",
         partial(rivals.search_estimator, make=rivals.linear_crammer_singer),
         settings=_LINEAR,
     ),
-    _multiclass("weston-watkins", "Weston-Watkins", Apportioned("weston-watkins", **COUPLED)),
-    _multiclass("lee-lin-wahba", "Lee-Lin-Wahba", Apportioned("lee-lin-wahba", **COUPLED)),
-    _multiclass("reinforced", "Reinforced", Apportioned("reinforced", **COUPLED)),
+    _multiclass("weston-watkins", "Weston-Watkins", Apportioned("weston-watkins", **COUPLED), version=2),
+    _multiclass("lee-lin-wahba", "Lee-Lin-Wahba", Apportioned("lee-lin-wahba", **COUPLED), version=2),
+    _multiclass("reinforced", "Reinforced", Apportioned("reinforced", **COUPLED), version=2),
     _kernel("paper", "The paper's machine", Apportioned("apportioned", 1.0, 0.0, None)),
     Method("bias-shift", "Bias shift", rivals.shift_bias, classes="two", version=2, settings=_GRID),
     _kernel("wsvm-size", "WSVM, inverse class size", rivals.inverse_size),
