@@ -163,6 +163,14 @@ BAD = {
         fit(Kernel(kernel=lambda a, b: 1.0)),
         r"callable kernel gave shape \(\)",
     ),
+    "kernel: a callable that returns NaN": (
+        fit(Kernel(kernel=lambda a, b: a @ b.T * np.nan)),
+        r"callable kernel gave NaN or infinity",
+    ),
+    "kernel: a callable that returns infinity, coupled outputs": (
+        fit(Kernel(kernel=lambda a, b: a @ b.T + np.inf, loss="crammer-singer")),
+        r"callable kernel gave NaN or infinity",
+    ),
     "gamma: a word": (fit(Kernel(gamma="wide")), r"gamma='wide' is not known; allowed: 'scale', 'auto'"),
     "gamma: zero": (fit(Kernel(gamma=0)), r"gamma=0 must be a number > 0"),
     "gamma: none": (fit(Kernel(gamma=None)), r"gamma=None must be a number > 0"),

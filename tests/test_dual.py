@@ -255,11 +255,11 @@ def test_a_working_set_that_the_cache_bounds_reaches_the_optimum():
 
 
 def random_working_set(seed, size=40, rows=4, dtype=np.float64):
-    """Kernel matrix, codes of the rows (with equal and orthogonal ones among them), margins, and a feasible start."""
+    """Kernel matrix, codes (opposite, orthogonal and zero ones among them), the code of each row (size, rows), margins."""
     rng = np.random.default_rng(seed)
     K = rbf_kernel(rng.normal(size=(size, 3)), gamma=0.3) * rng.uniform(0.5, 2, size)[:, None]
     K = ((K + K.T) / 2 + 2 * np.eye(size)).astype(dtype)
-    codes = np.vstack([np.eye(3), -np.eye(3)[:1], [[1.0, -2.0, 0.5]]])
+    codes = np.vstack([np.eye(3), -np.eye(3)[:1], [[1.0, -2.0, 0.5], [0.0, 0.0, 0.0]]])
     code = np.array([rng.permutation(len(codes))[:rows] for _ in range(size)])  # (size, rows)
     return rng, K, codes, code, rng.uniform(0.2, 2, (size, rows))
 

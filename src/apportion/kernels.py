@@ -221,6 +221,8 @@ class Pairwise:
                     f"the callable kernel gave shape {out.shape} for {left.shape[0]} and {right.shape[0]} rows; it must take "
                     "two matrices and return the matrix of their kernel values."
                 )
+            if not np.all(np.isfinite(out)):
+                raise ValueError("the callable kernel gave NaN or infinity; its values must be finite numbers.")
         else:
             out = pairwise_kernels(left, right, metric=self.metric, filter_params=True, **self.params)
         return np.asarray(out.toarray() if sparse.issparse(out) else out, dtype=self.dtype)

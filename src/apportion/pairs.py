@@ -113,7 +113,7 @@ def solve_box(K, diagonal, example, starts, gram, a, z, upper, eps, max_steps):
         if largest[c_i] <= eps:
             return steps
         i = starts[c_i]
-        while abs(min(max(z[i], floor[i]), ceiling[i])) < largest[c_i]:
+        while i + 1 < starts[c_i + 1] and abs(min(max(z[i], floor[i]), ceiling[i])) < largest[c_i]:
             i += 1
         v, H = z[i], max(diagonal[example[i]] * gram[c_i, c_i], TINY)
         best, c_j, apart, most = real(0.0), -1, -1, 0.0
@@ -136,7 +136,7 @@ def solve_box(K, diagonal, example, starts, gram, a, z, upper, eps, max_steps):
         d, e, j = min(abs(v) / H, room_i), 0.0, -1
         if c_j >= 0:
             j = starts[c_j]
-            while gains[j] < best:
+            while j + 1 < starts[c_j + 1] and gains[j] < best:
                 j += 1
             w, L = z[j], max(diagonal[example[j]] * gram[c_j, c_j], TINY)
             q = K[example[i], example[j]] * gram[c_i, c_j]
@@ -147,7 +147,7 @@ def solve_box(K, diagonal, example, starts, gram, a, z, upper, eps, max_steps):
         d = _move(i, side_i, d, a, upper, floor, ceiling)
         for c in range(codes):
             p, q = d * gram[c_i, c], e * gram[c_j, c]
-            if p != 0.0 or q != 0.0:
+            if p != 0.0 or q != 0.0 or c == c_i or c == c_j:  # these two have moved, even with a code of zero
                 s, t = starts[c], starts[c + 1]
                 if q != 0.0:
                     _gather(K[example[j]], example[s:t], other[s:t])
@@ -266,7 +266,7 @@ def solve_shared(K, h, starts, code, gram, a, z, bound, eps, max_steps):
         if v <= eps:
             return steps
         i = 0
-        while high[i] - low[i] < v:
+        while i + 1 < size and high[i] - low[i] < v:
             i += 1
         up, down = _ends(i, starts, z, away, code, high, gaining, low, losing)
         have = rest[i] if down == z.size else a[down]
@@ -279,7 +279,7 @@ def solve_shared(K, h, starts, code, gram, a, z, bound, eps, max_steps):
         d, e, j = min(v / H, have), 0.0, i
         if best > 0.0:
             j = 0
-            while gains[j] < best:
+            while j + 1 < size and gains[j] < best:
                 j += 1
             second = gram[gaining[j]] - gram[losing[j]]
             L, q = max(lengths[j], TINY), products[j]
