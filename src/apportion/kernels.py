@@ -222,7 +222,9 @@ class Pairwise:
                     "two matrices and return the matrix of their kernel values."
                 )
             if not np.all(np.isfinite(out)):
-                raise ValueError("the callable kernel gave NaN or infinity; its values must be finite numbers.")
+                raise ValueError(
+                    "the callable kernel gave NaN or infinity; its values must be finite numbers."
+                )
         else:
             out = pairwise_kernels(left, right, metric=self.metric, filter_params=True, **self.params)
         return np.asarray(out.toarray() if sparse.issparse(out) else out, dtype=self.dtype)
