@@ -11,7 +11,7 @@ product of codes. The first is the step of largest gradient. With d at its best 
     1/2 (w - q v / H)^2 / (L - q^2 / H)
 
 to v^2 / (2 H), and is chosen to add most. That is what pays: neighbours undo each other's steps, and one at a time they need
-ten times as many.
+many more.
 """
 
 from __future__ import annotations

@@ -29,9 +29,8 @@ from .methods import METHODS, Method
 from .problem import Array, Codes, Problem
 
 SMALL = 250  # rows: tables up to here can afford the whole grid
-MANY = (
-    5000  # rows x classes: from here on CSCS with a kernel, whose outputs hang together, is slow at large C
-)
+# rows x classes: from here on CSCS with a kernel, whose outputs hang together, is slow at large C
+MANY = 5000
 LABELS = {
     "paper": "The paper's machine",
     "csova": "CSOVA",
