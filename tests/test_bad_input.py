@@ -433,13 +433,13 @@ def test_odd_input_works(what, loss):
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("intercept", ["penalized", "free", "none"])
 @pytest.mark.parametrize(
-    "what", ["constant columns", "every row with both labels", "all rows equal", "only zeros"]
+    "what", ["constant columns", "every row with both labels", "all rows equal", "only zeros", "tiny weights"]
 )
 def test_degenerate_data_are_solved_and_not_only_survived(what, intercept, loss):
     """ConvergenceWarning would be an error here."""
-    data, labels, _ = ODD[what]
+    data, labels, weight = ODD[what]
     for Machine in (Linear, Kernel):
-        machine = Machine(loss=loss, intercept=intercept).fit(data, labels)
+        machine = Machine(loss=loss, intercept=intercept).fit(data, labels, sample_weight=weight)
         assert machine.dual_gap_ <= 1e-3
 
 

@@ -23,7 +23,7 @@ from scipy import sparse
 
 from ._jit import LANES, fmax, fmin, jit, prefetch
 from .rows import row_add, row_prefetch, row_scores
-from .solution import Array, Watch
+from .solution import Array, Watch, relative
 
 AHEAD = 3  # rows asked for before their turn
 INNER_SWEEPS = 20  # passes over the rows of one example
@@ -322,7 +322,7 @@ def _ascend(
         if worst <= eps or active == 0 or iteration == max_iter:
             primal, gap = certify()
             if watch is not None:
-                watch(iteration, gap / max(primal, TINY))
+                watch(iteration, relative(gap, primal))
             if gap <= tol * primal:
                 break
             eps = min(eps, max(worst, 1e-15 * scale)) * min(max(0.5 * tol * primal / gap, 0.05), 0.5)
@@ -485,5 +485,6 @@ def feasible(alpha: Array, upper: Array, shared: bool) -> Array:
     """alpha (n, R) brought inside its bounds."""
     a = np.clip(alpha, 0.0, upper)
     if shared:
-        a *= np.minimum(1.0, upper[:, :1] / np.maximum(a.sum(axis=1, keepdims=True), TINY))
+        bound, spent = upper[:, :1], a.sum(axis=1, keepdims=True)
+        a *= bound / np.maximum(np.maximum(spent, bound), np.finfo(float).tiny)
     return a

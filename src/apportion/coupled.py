@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from .coordinate import HUGE, TINY, feasible
 from .kernels import Kernel
 from .pairs import solve_box, solve_shared
-from .solution import Array, Watch
+from .solution import Array, Watch, relative
 from .threads import Each
 from .working_sets import SAMPLE_TOL, Members, nested_samples, panel
 
@@ -119,7 +119,8 @@ class _Coupled:
         if worst <= 0:
             return False
         # solved to violation eps the gap is about eps * sum(alpha); never tighter than the outside is worth
-        eps = float(np.clip(0.5 * tol * self.primal / max(self.alpha.sum(), TINY), 0.1 * worst, 0.3 * worst))
+        goal = 0.5 * tol * self.primal / max(self.alpha.sum(), TINY * self.primal)
+        eps = min(max(goal, 0.1 * worst), 0.3 * worst)
         chosen = self.choose(violation)
         members = np.flatnonzero(chosen.any(axis=1))
         before = self.alpha[members]
@@ -199,7 +200,7 @@ def solve_table_kernel(
         while True:
             state.certify()
             if watch is not None:
-                watch(rounds, state.gap / max(state.primal, TINY))
+                watch(rounds, relative(state.gap, state.primal))
             if state.gap <= goal * state.primal or rounds >= max_iter or not state.improve(goal):
                 break
             rounds += 1

@@ -38,7 +38,8 @@ def free_intercept(
     upper = settings.C * table.weights[y] * weight[:, None]
     # a shift of a margin must be within reach of the duals
     t = max(t, float(np.abs(table.margins).max() / upper.sum()))
-    while best is None or (best.gap > settings.tol and rounds < min(settings.max_iter, 100)):
+    in_vain = 0  # shifts in a row whose machine could not be solved, and that brought nothing
+    while best is None or (best.gap > settings.tol and rounds < min(settings.max_iter, 100) and in_vain < 3):
         point = solve(t, shift, alpha, tol, settings.max_iter)
         rounds += 1
         shift, alpha = point.intercept, point.alpha
@@ -54,6 +55,7 @@ def free_intercept(
         hinge = float((slack.max(axis=1) if table.shared else slack.sum(axis=1)).sum())
         primal = 0.5 * square + hinge
         gap = relative(hinge - float((balanced * z).sum()), primal)
+        in_vain = in_vain + 1 if point.gap > tol and best is not None and gap > 0.9 * best.gap else 0
         if best is None or gap < best.gap:
             best = Solution(balanced, shift, primal, gap, rounds)
         tol = max(0.3 * tol, 1e-2 * settings.tol)
