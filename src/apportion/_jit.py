@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from llvmlite import ir
 from numba import njit, types
 from numba.core import cgutils
@@ -49,6 +50,20 @@ def _llvm_binary(name: str) -> Any:
 
 fmax = _llvm_binary("maxnum")
 fmin = _llvm_binary("minnum")
+
+
+# not the largest int32: LLVM then sees a search for the first index, and makes no vector code of it
+NOWHERE = 2**30
+
+
+@jit
+def first_from(values, least):
+    """The first t with values_t >= least, in vector code: no way out of the loop."""
+    first = np.int32(NOWHERE)
+    for t in range(values.size):
+        here = np.int32(t) if values[t] >= least else np.int32(NOWHERE)
+        first = here if here < first else first
+    return first
 
 
 @intrinsic

@@ -46,28 +46,25 @@ def binary_parts(table: LossTable) -> list[Binary] | None:
 
 
 def _binary(table: LossTable, codes: Array, outputs: NDArray[np.intp], classes: NDArray[np.intp]) -> Binary:
-    row = np.array([[np.flatnonzero(codes[c, :, j])[0] for c in classes] for j in outputs])
+    row = (codes[classes][:, :, outputs] != 0).argmax(axis=1).T  # (m', k')
     code = codes[classes, row, outputs[:, None]]  # (m', k')
     sign, size = np.sign(code), np.abs(code)
     margin, weight = table.margins[classes, row] / size, table.weights[classes, row] * size
-    mirror = np.arange(len(outputs))
+    mirror, seen = np.arange(len(outputs)), {}
     for j in range(len(outputs)):
-        for i in range(j):
-            if (
-                mirror[i] == i
-                and np.all(sign[i] == -sign[j])
-                and np.all(margin[i] == margin[j])
-                and np.all(weight[i] == weight[j])
-            ):
-                mirror[j] = i
-                break
+        rest = margin[j].tobytes() + weight[j].tobytes()
+        mirror[j] = seen.get((-sign[j]).tobytes() + rest, j)
+        if mirror[j] == j:
+            seen.setdefault(sign[j].tobytes() + rest, j)
     return Binary(outputs, classes, row, sign, size, margin, weight, mirror)
 
 
 def spread(part: Binary, rows: NDArray[np.intp], labels: NDArray[np.intp], beta: Array, alpha: Array) -> None:
-    """Write beta (m', n') of a part, labels (n',) counted among its classes, into alpha (n, R) of the table."""
+    """Write beta (m', n') of a part, labels (n',) counted among its classes, into alpha (n, R) of the table, zeros until then."""
     for j in range(len(part.outputs)):
-        alpha[rows, part.row[j][labels]] = np.abs(beta[j]) / part.size[j][labels]
+        used = np.flatnonzero(beta[j])
+        label = labels[used]
+        alpha[rows[used], part.row[j][label]] = np.abs(beta[j][used]) / part.size[j][label]
 
 
 def gather(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,11 +25,17 @@ class Solution:
     n_iter: int
     coef: Array | None = None  # (m, d), linear machines
 
+    @property
+    def used(self) -> NDArray[np.intp]:
+        """The examples with a non-zero dual variable; mostly few."""
+        return np.flatnonzero(self.alpha.any(axis=1))
+
     def beta(self, table: LossTable, y: NDArray[np.intp]) -> Array:
         """(n, m): sum_r alpha_ir codes[y_i, r], the coefficients of phi(x_i)."""
-        beta = np.empty((len(y), table.n_outputs))
+        beta = np.zeros((len(y), table.n_outputs))
+        used = self.used
         for c in range(table.n_classes):
-            members = y == c
+            members = used[y[used] == c]
             beta[members] = self.alpha[members] @ table.codes[c]
         return beta
 
@@ -39,10 +45,12 @@ class Solution:
         Independent errors leave a score of output j off by e_j of spread rounding |beta_j|. Where alpha is at a bound they
         cancel on average; an example inside, at its margin, has a slack of max(e, 0), which costs its bound times 0.4 spread.
         """
-        spread = rounding * np.linalg.norm(self.beta(table, y), axis=0)  # (m,)
+        used = self.used
+        y, bound, part = y[used], bound[used], replace(self, alpha=self.alpha[used])
+        spread = rounding * np.linalg.norm(part.beta(table, y), axis=0)  # (m,)
         hidden = 0.0
         for c in range(table.n_classes):
-            alpha, most = self.alpha[y == c], bound[y == c, None] * table.weights[c]  # (n_c, R)
+            alpha, most = part.alpha[y == c], bound[y == c, None] * table.weights[c]  # (n_c, R)
             inside = (alpha > 0) & (alpha < most)
             hidden += float((inside * most).sum(axis=0) @ np.sqrt(table.codes[c] ** 2 @ spread**2))
         return 0.4 * hidden / max(self.objective, np.finfo(float).tiny)

@@ -28,16 +28,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from ._jit import fmax, jit
+from ._jit import NOWHERE, first_from, fmax, jit
 from .kernels import COLUMNS, ROWS, Kernel, Remembered
 from .solution import Array, Watch
 from .threads import Each
 
 Members = NDArray[np.intp]
 
-NEVER = -1e300  # added to E it keeps an example from being chosen
-BLOCK = 256  # examples a partial maximum is kept for
+NEVER = -1e30  # added to E it keeps an example from being chosen
+BLOCK = 512  # examples a partial maximum is kept for
 NEAREST = 1e-12  # |phi_i - phi_t|^2 is taken to be no less
+ROUNDING = 1e-5  # of float32 numbers after many steps, as a share of the largest
 NO_INVERSE = np.empty((0, 0), np.float32)
 WHOLE = 400  # samples up to about this size are solved with their whole kernel matrix
 GROWTH = 4  # each sample is this much larger than the one before
@@ -72,7 +73,7 @@ class BinaryOutputs:
 
 @jit
 def _largest(E, grow, shrink):
-    high, low = NEVER, NEVER
+    high = low = E.dtype.type(NEVER)
     for t in range(E.size):
         high = fmax(high, E[t] + grow[t])
         low = fmax(low, shrink[t] - E[t])
@@ -86,8 +87,9 @@ def _gains(E, row, diagonal, shrink, top, diagonal_i, gains):
     In the precision of the kernel row: the division is most of the work, and in single precision twice as fast.
     """
     best, nearest = gains.dtype.type(0.0), gains.dtype.type(NEAREST)
+    nothing = E.dtype.type(0.0)
     for t in range(E.size):
-        gains[t] = fmax(top - E[t] + shrink[t], 0.0)
+        gains[t] = fmax(top - E[t] + shrink[t], nothing)
     for t in range(E.size):
         gains[t] *= gains[t] / fmax(diagonal_i + diagonal[t] - (row[t] + row[t]), nearest)
         best = fmax(best, gains[t])
@@ -97,9 +99,9 @@ def _gains(E, row, diagonal, shrink, top, diagonal_i, gains):
 @jit
 def _gains_by_product(E, inverse, shrink, top, gains):
     """The same from inverse_t = 1 / |phi_i - phi_t|^2."""
-    best = gains.dtype.type(0.0)
+    best, nothing = gains.dtype.type(0.0), E.dtype.type(0.0)
     for t in range(E.size):
-        gains[t] = fmax(top - E[t] + shrink[t], 0.0)
+        gains[t] = fmax(top - E[t] + shrink[t], nothing)
     for t in range(E.size):
         gains[t] *= gains[t] * inverse[t]
         best = fmax(best, gains[t])
@@ -107,9 +109,19 @@ def _gains_by_product(E, inverse, shrink, top, gains):
 
 
 @jit
+def _first(E, added, top):
+    """The first t with E_t + added_t >= top, in vector code: no way out of the loop."""
+    first = np.int32(NOWHERE)
+    for t in range(E.size):
+        here = np.int32(t) if E[t] + added[t] >= top else np.int32(NOWHERE)
+        first = here if here < first else first
+    return first
+
+
+@jit
 def _move(E, row_i, row_j, grow, shrink, step):
     """E after beta_i += step, beta_j -= step, and its new extremes."""
-    high, low = NEVER, NEVER
+    high = low = E.dtype.type(NEVER)
     for t in range(E.size):
         e = E[t] - step * (row_i[t] - row_j[t])
         E[t] = e
@@ -126,13 +138,14 @@ def smo(K, diagonal, beta, E, lower, upper, eps, max_steps, inverse):
     """
     n = beta.size
     blocks = (n + BLOCK - 1) // BLOCK
-    grow = np.empty(n)
-    shrink = np.empty(n)
+    real = E.dtype.type
+    grow = np.empty(n, E.dtype)
+    shrink = np.empty(n, E.dtype)
     for t in range(n):
         grow[t] = 0.0 if beta[t] < upper[t] else NEVER
         shrink[t] = 0.0 if beta[t] > lower[t] else NEVER
-    high = np.empty(blocks)
-    low = np.empty(blocks)
+    high = np.empty(blocks, E.dtype)
+    low = np.empty(blocks, E.dtype)
     gains = np.empty(n, K.dtype)
     own = diagonal.astype(K.dtype)
     for q in range(blocks):
@@ -144,9 +157,8 @@ def smo(K, diagonal, beta, E, lower, upper, eps, max_steps, inverse):
         top = high[q]
         if top + np.max(low) <= eps:
             break
-        i = q * BLOCK
-        while E[i] + grow[i] < top:
-            i += 1
+        a, z = q * BLOCK, min(n, q * BLOCK + BLOCK)
+        i = a + _first(E[a:z], grow[a:z], top)
         row_i = K[i]
         best, q = 0.0, -1
         for p in range(blocks):
@@ -160,9 +172,8 @@ def smo(K, diagonal, beta, E, lower, upper, eps, max_steps, inverse):
                     best, q = gain, p
         if q < 0:
             break
-        j = q * BLOCK
-        while gains[j] < best:
-            j += 1
+        a, z = q * BLOCK, min(n, q * BLOCK + BLOCK)
+        j = a + first_from(gains[a:z], best)
         step = (top - E[j]) / max(diagonal[i] + diagonal[j] - 2.0 * row_i[j], NEAREST)
         room_i, room_j = upper[i] - beta[i], beta[j] - lower[j]
         step = min(step, min(room_i, room_j))
@@ -174,7 +185,7 @@ def smo(K, diagonal, beta, E, lower, upper, eps, max_steps, inverse):
         row_j = K[j]
         for p in range(blocks):
             a, z = p * BLOCK, min(n, p * BLOCK + BLOCK)
-            high[p], low[p] = _move(E[a:z], row_i[a:z], row_j[a:z], grow[a:z], shrink[a:z], step)
+            high[p], low[p] = _move(E[a:z], row_i[a:z], row_j[a:z], grow[a:z], shrink[a:z], real(step))
         steps += 1
     return steps
 
@@ -183,49 +194,76 @@ def smo(K, diagonal, beta, E, lower, upper, eps, max_steps, inverse):
 
 
 @jit
+def _sum_inside(beta, E, weight, s, u):
+    """Sum of E over the examples of a class inside their bounds, and their number."""
+    total, count = 0.0, 0.0
+    for i in range(E.size):
+        alpha = s * beta[i]
+        inside = 1.0 if (alpha > 0.0) & (alpha < u * weight[i]) else 0.0
+        total += inside * E[i]
+        count += inside
+    return total, count
+
+
+@jit
 def _middle(beta, E, starts, sign, box, weight):
     """The free intercept: the mean of E over examples inside their bounds; where there is none, between the two extremes."""
-    total, count, high, low = 0.0, 0, NEVER, -NEVER
+    total, count, high, low = 0.0, 0.0, NEVER, -NEVER
+    for c in range(starts.size - 1):
+        p, q = starts[c], starts[c + 1]
+        of_class = _sum_inside(beta[p:q], E[p:q], weight[p:q], sign[c], box[c])
+        total += of_class[0]
+        count += of_class[1]
+    if count > 0.0:
+        return total / count
     for c in range(starts.size - 1):
         s = sign[c]
         for i in range(starts[c], starts[c + 1]):
             alpha, upper = s * beta[i], box[c] * weight[i]
-            if 0.0 < alpha < upper:
-                total += E[i]
-                count += 1
             if (s > 0.0 and alpha < upper) or (s < 0.0 and alpha > 0.0):
                 high = max(high, E[i])
             if (s < 0.0 and alpha < upper) or (s > 0.0 and alpha > 0.0):
                 low = min(low, E[i])
-    if count:
-        return total / count
     if high == NEVER or low == -NEVER:  # one side only: any intercept beyond it is optimal
         return high if low == -NEVER else low
     return 0.5 * (high + low)
 
 
 @jit
+def _scan_class(beta, E, weight, b, s, mu, u, violation):
+    """What one class adds to the sums of _scan."""
+    gap, hinge, quadratic, used, worst = 0.0, 0.0, 0.0, 0.0, 0.0
+    for i in range(E.size):
+        alpha, upper, z = s * beta[i], u * weight[i], s * (E[i] - b)
+        slack, size = upper * fmax(z, 0.0), fmax(z, -z)
+        gap += slack - alpha * z
+        hinge += slack
+        quadratic += alpha * (mu - s * E[i])
+        used += alpha
+        room = upper - alpha if z > 0.0 else alpha
+        v = size if room > 0.0 else -size
+        violation[i] = v
+        worst = fmax(worst, v)
+    return gap, hinge, quadratic, used, worst
+
+
+@jit
 def _scan(beta, E, b, starts, sign, margin, box, weight, violation):
-    """Gap, hinge loss, beta' K beta and largest violation at intercept b.
+    """Gap, hinge loss, beta' K beta, sum of alpha and largest violation at intercept b.
 
     violation[i] = |z_i| where example i could still move, -|z_i| where it is settled at a bound, z = margin - sign * score.
     """
-    gap, hinge, quadratic, worst = 0.0, 0.0, 0.0, 0.0
+    gap, hinge, quadratic, used, worst = 0.0, 0.0, 0.0, 0.0, 0.0
     for c in range(starts.size - 1):
-        s, mu, u = sign[c], margin[c], box[c]
-        for i in range(starts[c], starts[c + 1]):
-            upper = u * weight[i]
-            alpha = s * beta[i]
-            z = s * (E[i] - b)
-            slack = upper * max(z, 0.0)
-            gap += slack - alpha * z
-            hinge += slack
-            quadratic += alpha * (mu - s * E[i])
-            settled = (alpha <= 0.0 and z <= 0.0) or (alpha >= upper and z >= 0.0)
-            v = -abs(z) if settled else abs(z)
-            violation[i] = v
-            worst = max(worst, v)
-    return gap, hinge, quadratic, worst
+        p, q = starts[c], starts[c + 1]
+        part = beta[p:q], E[p:q], weight[p:q], b, sign[c], margin[c], box[c], violation[p:q]
+        of_class = _scan_class(*part)
+        gap += of_class[0]
+        hinge += of_class[1]
+        quadratic += of_class[2]
+        used += of_class[3]
+        worst = max(worst, of_class[4])
+    return gap, hinge, quadratic, used, worst
 
 
 @jit
@@ -281,7 +319,7 @@ def panel(kernel: Kernel, rows: Members, step: Array, outputs: Members, E: Array
         new = cache.reserve(rows)
         kept = cache.slot[rows]
         order = np.argsort(kept < 0, kind="stable")  # what the cache holds comes first
-        rows, step, kept = rows[order], step[:, order], kept[kept >= 0]
+        rows, step, kept = rows[order], step.take(order, axis=1), kept[kept >= 0]
     places = np.arange(ROWS)
 
     def one(start: int) -> None:
@@ -304,11 +342,12 @@ class _Sample:
     def __init__(self, problem: BinaryOutputs, beta: Array, each: Each) -> None:
         self.problem, self.beta, self.each = problem, beta, each
         m, n = beta.shape
-        self.E = (problem.sign * problem.margin)[:, problem.labels]
+        # [:, labels] would lie column by column
+        self.E = (problem.sign * problem.margin).take(problem.labels, axis=1)
         rows = np.flatnonzero(beta.any(axis=0))
         if len(rows):
-            panel(problem.kernel, rows, beta[:, rows], np.arange(m), self.E, each)
-        self.b, self.gap, self.hinge, self.quadratic, self.worst = np.zeros((5, m))
+            panel(problem.kernel, rows, beta.take(rows, axis=1), np.arange(m), self.E, each)
+        self.b, self.gap, self.hinge, self.quadratic, self.used, self.worst = np.zeros((6, m))
         self.violation = np.empty((m, n))
         self.in_set = beta != 0
         self.labels = problem.labels
@@ -333,7 +372,7 @@ class _Sample:
                 self.b[j] = _middle(self.beta[j], self.E[j], p.starts, p.sign[j], p.box[j], p.weight)
             else:
                 self.b[j] = p.offset * self.beta[j].sum()
-            self.gap[j], self.hinge[j], self.quadratic[j], self.worst[j] = _scan(
+            self.gap[j], self.hinge[j], self.quadratic[j], self.used[j], self.worst[j] = _scan(
                 self.beta[j],
                 self.E[j],
                 self.b[j],
@@ -393,11 +432,13 @@ class _Sample:
                 np.append(diagonal, p.offset),
             )
             lower, upper = np.append(lower, NEVER), np.append(upper, -NEVER)
-        smo(K, diagonal, beta, E, lower, upper, eps, 10_000 + 100 * len(members), NO_INVERSE)
+        # in single precision twice as fast, where eps is well above its rounding
+        real = K.dtype if eps > ROUNDING * np.abs(E).max() else E.dtype
+        smo(K, diagonal, beta, E.astype(real), lower, upper, eps, 10_000 + 100 * len(members), NO_INVERSE)
         beta = beta[: len(members)]
         self.beta[j, members] = beta
         if self.whole is not None:
-            self.E[j] = E[:size]
+            self.E[j] -= self.whole @ (beta - before).astype(K.dtype)
         changed = np.flatnonzero(beta != before)
         return members[changed], (beta - before)[changed]
 
@@ -405,10 +446,12 @@ class _Sample:
         """Solve each output on its working set, then bring the scores of all examples up to date with one panel."""
         # a problem solved to violation eps has a gap of about eps * sum(alpha); never tighter than the outside is worth
         share = 0.5 * tol * np.maximum(self.primal, self.primal.mean())
-        alphas = np.abs(self.beta).sum(axis=1)
-        eps = np.clip(share / np.maximum(alphas, share), 0.01 * self.worst, 0.3 * self.worst)
+        eps = np.clip(share / np.maximum(self.used, share), 0.01 * self.worst, 0.3 * self.worst)
         changes = list(self.each(lambda j: self.solve(j, eps[j]), outputs))
-        rows = np.unique(np.concatenate([members for members, _ in changes]))
+        changed = np.zeros(self.beta.shape[1], dtype=bool)
+        for members, _ in changes:
+            changed[members] = True
+        rows = np.flatnonzero(changed)
         if self.whole is None and len(rows):
             step = np.zeros((len(outputs), len(rows)))
             for r, (members, delta) in enumerate(changes):
@@ -449,7 +492,7 @@ def solve_binary_outputs(
     rounds = 0
     for members in samples:
         last = len(members) == n
-        sample = _Sample(problem if last else problem.take(members), beta[:, members], each)
+        sample = _Sample(problem if last else problem.take(members), beta.take(members, axis=1), each)
         goal = tol if last else max(tol, SAMPLE_TOL)
         while len(active := sample.unfinished(goal)) and rounds < max_iter:
             sample.round(active, goal)
