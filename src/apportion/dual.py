@@ -363,7 +363,7 @@ def _by_newton(
     t, warm = settings.offset, None
     if beta is not None:
         warm = np.asarray(beta @ X, dtype=float), (t or 0.0) * beta.sum(axis=1)
-    with threads(settings.n_jobs, blas=settings.n_jobs) as each:
+    with threads(settings.n_jobs) as each:
         return newton.solve_newton(
             X,
             y,

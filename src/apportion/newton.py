@@ -34,6 +34,8 @@ Members = NDArray[np.intp]
 BAND = 6000  # examples in the Hessian of one output
 SAMPLE = 0.05  # share of the examples in the first stage
 SAMPLE_TOL = 5e-3
+CHUNK = 2000  # examples of a product
+FEW = 0.05  # a share of the examples: so few are gathered rather than all passed over
 REDUCED = 4000  # examples near the margin that a reduced problem holds
 
 
@@ -138,6 +140,14 @@ def _band(scores, b, y, sign, margin, mu, members):
     return count
 
 
+@jit
+def _from_band(scores, b, y, sign, margin, mu, distance):
+    """|z - mu / 2|: how far each example is from the middle of the band."""
+    for i in range(scores.size):
+        z = margin[y[i]] - sign[y[i]] * (np.float64(scores[i]) + b)
+        distance[i] = abs(z - 0.5 * mu)
+
+
 @dataclass
 class _Outputs:
     """m binary problems on n examples; sign, margin, box (m, k)."""
@@ -166,13 +176,28 @@ class _Stage:
         self.fixed_pull, self.fixed_total = pull, total
         self.m, self.n = len(problem.sign), problem.X.shape[0]
         self.beta = np.zeros((self.m, self.n), problem.X.dtype)
-        self.pull = np.zeros_like(W)  # sum_i beta_i x_i
+        self.pull = np.zeros_like(W) + pull  # sum_i beta_i x_i
         self.hinge, self.rest, self.total, self.band = np.zeros((4, self.m))
         self.scores = self.product(W)
 
     def product(self, W: Array) -> NDArray[Any]:
+        """W X' (m, n), chunk by chunk."""
         X = self.problem.X
-        return np.ascontiguousarray((X @ W.T.astype(X.dtype)).T)
+        W, out = W.astype(X.dtype), np.empty((len(W), self.n), X.dtype)
+
+        def one(start: int) -> None:
+            np.matmul(W, X[start : start + CHUNK].T, out=out[:, start : start + CHUNK])
+
+        list(self.each(one, range(0, self.n, CHUNK)))
+        return out
+
+    def pull_of(self, beta: NDArray[Any]) -> Array:
+        """beta X (m, d), summed up chunk by chunk, always in the same order."""
+        X = self.problem.X
+        chunks = self.each(
+            lambda start: beta[:, start : start + CHUNK] @ X[start : start + CHUNK], range(0, self.n, CHUNK)
+        )
+        return np.sum(list(chunks), axis=0, dtype=float)
 
     def output(self, j: int) -> tuple[Any, ...]:
         p = self.problem
@@ -180,22 +205,26 @@ class _Stage:
 
     def refresh(self, outputs: Members) -> None:
         """beta, its pull and the sums of the certificate, from scores, b and mu."""
-        X, fixed = self.problem.X, np.broadcast_to(self.fixed_total, self.m)
+        X, fixed, anew = self.problem.X, np.broadcast_to(self.fixed_total, self.m), np.zeros(self.m, bool)
 
         def one(j: int) -> None:
             if self.problem.t is None:
                 self.b[j] = _free_intercept(self.scores[j], self.b[j], *self.output(j), fixed[j])
+            before = self.beta[j].copy()
             self.hinge[j], self.rest[j], total, self.band[j] = _smooth(
                 self.scores[j], self.b[j], *self.output(j), self.beta[j]
             )
             self.total[j] = total + fixed[j]
+            changed = np.flatnonzero(self.beta[j] != before)
+            if len(changed) < FEW * self.n:  # near the end most stay at their bounds
+                self.pull[j] += (self.beta[j, changed] - before[changed]) @ X[changed]
+            else:
+                anew[j] = True
 
         list(self.each(one, outputs))
-        if len(outputs) == self.m:
-            self.pull = np.asarray(self.beta @ X, dtype=float) + self.fixed_pull
-        else:
-            fixed_pull = np.broadcast_to(self.fixed_pull, self.W.shape)[outputs]
-            self.pull[outputs] = self.beta[outputs] @ X + fixed_pull
+        if anew.any():
+            fixed_pull = np.broadcast_to(self.fixed_pull, self.W.shape)[anew]
+            self.pull[anew] = self.pull_of(self.beta if anew.all() else self.beta[anew]) + fixed_pull
 
     @property
     def primal(self) -> Array:
@@ -222,11 +251,11 @@ class _Stage:
         if factor > 1:
             band = band[rng.integers(0, len(band), BAND)]
         curvature = factor / self.mu[j] * p.box[j][p.y[band]] * p.weight[band]
-        rows = p.X[band]
-        weighted = rows * curvature[:, None].astype(rows.dtype)
+        rows, root = p.X[band], np.sqrt(curvature).astype(p.X.dtype)
+        rows *= root[:, None]
         H = np.zeros((d + 1, d + 1))
-        H[:d, :d] = weighted.T @ rows
-        H[:d, d] = H[d, :d] = weighted.sum(axis=0)
+        H[:d, :d] = rows.T @ rows  # of one matrix with itself: half the work
+        H[:d, d] = H[d, :d] = root @ rows
         H[d, d] = curvature.sum() + (1 / t if t else 0.0)
         H[np.arange(d), np.arange(d)] += 1.0
         if t == 0 or H[d, d] == 0:  # no intercept, or none that the band could tell
@@ -241,9 +270,12 @@ class _Stage:
     def reduced_step(self, j: int, rng: np.random.Generator, goal: float) -> tuple[Array, float]:
         """The way to the solution on the examples nearest to the margin, all others held: their pull is kept."""
         p = self.problem
-        z = p.margin[j][p.y] - p.sign[j][p.y] * (self.scores[j] + self.b[j])
-        distance = np.abs(z - 0.5 * self.mu[j])
-        near = np.argpartition(distance, REDUCED)[:REDUCED]
+        distance = np.empty(self.n)
+        _from_band(self.scores[j], self.b[j], p.y, p.sign[j], p.margin[j], self.mu[j], distance)
+        some = distance[:: max(1, self.n // 10_000)]  # their quantile serves, unless too many are equal
+        near = np.flatnonzero(distance <= np.partition(some, at := len(some) * REDUCED // self.n)[at])
+        if len(near) > 2 * REDUCED:
+            near = np.argpartition(distance, REDUCED)[:REDUCED]
         here = p.part(near, slice(j, j + 1))
         pull = self.pull[j : j + 1] - self.beta[j : j + 1, near] @ here.X
         total = self.total[j] - self.beta[j, near].sum(dtype=float)
@@ -267,7 +299,7 @@ class _Stage:
                 step[j], step_b[j] = self.newton_step(j, own)
 
         list(self.each(one, outputs))
-        moved = self.product(step)
+        moved = dict(zip(outputs, self.product(step[outputs]), strict=True))
         t = self.problem.t
         along = ((self.W - self.pull) * step).sum(axis=1) + self.slope_b * step_b
         linear = ((self.W - self.fixed_pull) * step).sum(axis=1) - np.asarray(self.fixed_total) * step_b
