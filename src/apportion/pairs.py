@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ._jit import fmax, fmin, jit
+from ._jit import NOWHERE, first_from, fmax, fmin, jit
 
 FAR, TINY = 1e30, 1e-12
 ALIKE = 1e-6  # L - q^2 / H is taken to be no less than this share of L
@@ -68,6 +68,17 @@ def _gains(z, floor, ceiling, row, h, share, length, loss, gains):
 
 
 @jit
+def _first_gradient(z, floor, ceiling, least):
+    """The first variable that can follow a gradient of at least that size; as first_from."""
+    first = np.int32(NOWHERE)
+    for t in range(z.size):
+        free = fmin(fmax(z[t], floor[t]), ceiling[t])
+        here = np.int32(t) if fmax(free, -free) >= least else np.int32(NOWHERE)
+        first = here if here < first else first
+    return first
+
+
+@jit
 def _gather(row, example, out):
     for t in range(out.size):
         out[t] = row[example[t]]
@@ -112,9 +123,8 @@ def solve_box(K, diagonal, example, starts, gram, a, z, upper, eps, max_steps):
         c_i = np.argmax(largest)
         if largest[c_i] <= eps:
             return steps
-        i = starts[c_i]
-        while i + 1 < starts[c_i + 1] and abs(min(max(z[i], floor[i]), ceiling[i])) < largest[c_i]:
-            i += 1
+        s, t = starts[c_i], starts[c_i + 1]
+        i = s + _first_gradient(z[s:t], floor[s:t], ceiling[s:t], largest[c_i])
         v, H = z[i], max(diagonal[example[i]] * gram[c_i, c_i], TINY)
         best, c_j, apart, most = real(0.0), -1, -1, 0.0
         floor[i], ceiling[i] = 0.0, 0.0  # not its own partner
@@ -135,9 +145,7 @@ def solve_box(K, diagonal, example, starts, gram, a, z, upper, eps, max_steps):
         room_i = upper[i] - a[i] if v > 0.0 else a[i]
         d, e, j = min(abs(v) / H, room_i), 0.0, -1
         if c_j >= 0:
-            j = starts[c_j]
-            while j + 1 < starts[c_j + 1] and gains[j] < best:
-                j += 1
+            j = starts[c_j] + first_from(gains[starts[c_j] : starts[c_j + 1]], best)
             w, L = z[j], max(diagonal[example[j]] * gram[c_j, c_j], TINY)
             q = K[example[i], example[j]] * gram[c_i, c_j]
             side_j = 1.0 if w > q * v / H else -1.0
@@ -179,10 +187,12 @@ def _extremes(z, away, code, high, gaining, low, losing):
 
 
 @jit
-def _largest_spread(high, low):
+def _spreads(high, low, spread):
+    """spread = high - low; returns the largest."""
     largest = 0.0
     for t in range(high.size):
-        largest = fmax(largest, high[t] - low[t])
+        spread[t] = high[t] - low[t]
+        largest = fmax(largest, spread[t])
     return largest
 
 
@@ -262,12 +272,10 @@ def solve_shared(K, h, starts, code, gram, a, z, bound, eps, max_steps):
         for s in range(slots):
             x, y = starts[s], starts[s + 1]
             _extremes(z[x:y], away[x:y], code[x:y], high, gaining, low, losing)
-        v = _largest_spread(high, low)
+        v = _spreads(high, low, gains)
         if v <= eps:
             return steps
-        i = 0
-        while i + 1 < size and high[i] - low[i] < v:
-            i += 1
+        i = first_from(gains, v)
         up, down = _ends(i, starts, z, away, code, high, gaining, low, losing)
         have = rest[i] if down == z.size else a[down]
         H = max(h[i] * length[gaining[i] * codes + losing[i]], TINY)
@@ -278,9 +286,7 @@ def solve_shared(K, h, starts, code, gram, a, z, bound, eps, max_steps):
         low[i] = low_i
         d, e, j = min(v / H, have), 0.0, i
         if best > 0.0:
-            j = 0
-            while j + 1 < size and gains[j] < best:
-                j += 1
+            j = first_from(gains, best)
             second = gram[gaining[j]] - gram[losing[j]]
             L, q = max(lengths[j], TINY), products[j]
             gains_most, loses_least = _ends(j, starts, z, away, code, high, gaining, low, losing)
