@@ -270,6 +270,31 @@ def test_float32_gives_nearly_the_same_machine(Machine, loss):
     assert np.mean(single.predict(X.astype(np.float32)) == double.predict(X)) > 0.98
 
 
+@pytest.mark.parametrize(
+    ("loss", "intercept", "expected"),
+    [
+        ("one-vs-rest", "free", np.float32),
+        ("weston-watkins", "penalized", np.float32),
+        ("weston-watkins", "free", np.float64),
+        ("crammer-singer", "free", np.float64),
+    ],
+)
+def test_a_free_intercept_of_coupled_outputs_asks_for_double_precision(
+    loss, intercept, expected, monkeypatch
+):
+    """In single precision the duals do not balance: shift after shift, each harder to solve than the one before."""
+    from apportion import kernels
+
+    make, asked = kernels.make_kernel, []
+    monkeypatch.setattr(
+        kernels, "make_kernel", lambda *a, **named: asked.append(named["dtype"]) or make(*a, **named)
+    )
+    X, y = problem(1100)
+    machine = ApportionedSVC((1, 3, 2), loss=loss, gamma=0.3, intercept=intercept).fit(X, y)
+    assert machine.dual_gap_ <= 1e-3
+    assert asked == [expected]
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize(
     ("form", "C"),

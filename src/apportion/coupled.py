@@ -15,7 +15,7 @@ from .kernels import Kernel
 from .pairs import solve_box, solve_shared
 from .solution import Array, Watch, relative
 from .threads import Each
-from .working_sets import SAMPLE_TOL, Members, nested_samples, panel
+from .working_sets import SAMPLE_TOL, Members, nested_samples, panel, precision
 
 ROOM = 500  # for violators in the first working set
 LARGE = 10.0  # t, in units of the kernel, that calls for double precision
@@ -142,6 +142,7 @@ class _Coupled:
         starts, gram = np.append(starts, len(code)), self.gram[np.ix_(codes, codes)]
         a, z, upper = self.alpha[example, row], self.z[example, row], self.upper[example, row]
         K, h = self._kernel_matrix(members)
+        z = z.astype(precision(K, z, eps))
         solve_box(K, h, place.astype(np.uint64), starts, gram, a, z, upper, eps, 5000 + 10 * len(a))
         self.alpha[example, row] = a
 
@@ -153,10 +154,11 @@ class _Coupled:
         place, row = place[order], row[order]
         example = members[place]
         starts = np.append(np.unique(number[order], return_index=True)[1], len(number))
-        code = self.code[self.y[example], row].astype(np.uint64)
+        code = self.code[self.y[example], row].astype(np.uint32)
         a, z, bound = np.append(self.alpha[example, row], 0.0), self.z[example, row], self.upper[members, 0]
         K, h = self._kernel_matrix(members)
-        solve_shared(K, h, starts, code, self.gram, a, z, bound, eps, 5000 + 10 * len(a))
+        z, gram, h = (v.astype(precision(K, z, eps)) for v in (z, self.gram, h))
+        solve_shared(K, h, starts, code, gram, a, z, bound, eps, 5000 + 10 * len(a))
         self.alpha[example, row] = a[:-1]
 
     def _kernel_matrix(self, members: Members) -> tuple[Array, Array]:

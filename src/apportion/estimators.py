@@ -31,6 +31,7 @@ from .fitting import (
     with_callbacks,
 )
 from .losses import LossTable, loss_table
+from .parts import binary_parts
 from .solution import Array, Settings, Solution
 
 PREDICT_ROWS = 500  # examples scored at a time
@@ -485,7 +486,10 @@ class ApportionedSVC(_ApportionedClassifier):
 
             seed = int(check_random_state(self.random_state).randint(2**31))
             return walk(table, make_kernel(X, self.kernel, **form), y, weight, settings, seed)
-        if len(y) > CANONICAL and single_precision_serves(X, self.kernel, self._gamma, settings.tol):
+        # duals of a free intercept of outputs that hang together are balanced to the last digits
+        delicate = settings.offset is None and binary_parts(table) is None
+        single = len(y) > CANONICAL and not delicate
+        if single and single_precision_serves(X, self.kernel, self._gamma, settings.tol):
             kernel = make_kernel(X, self.kernel, dtype=np.float32, **form)
             solution = solve_kernel(
                 table, kernel, y, weight, replace(settings, tol=0.9 * settings.tol), start

@@ -43,7 +43,7 @@ def _both(v, w, H, L, q, room_d, room_e):
 @jit
 def _advance(z, floor, ceiling, d, row, e, other):
     """z -= d row + e other; returns the largest |z| of the variables that can follow it."""
-    largest = 0.0
+    largest = z.dtype.type(0.0)
     for t in range(z.size):
         new = z[t] - (d * row[t] + e * other[t])
         z[t] = new
@@ -118,7 +118,7 @@ def solve_box(K, diagonal, example, starts, gram, a, z, upper, eps, max_steps):
     largest = np.empty(codes)
     for c in range(codes):
         s, t = starts[c], starts[c + 1]
-        largest[c] = _advance(z[s:t], floor[s:t], ceiling[s:t], 0.0, row[s:t], 0.0, other[s:t])
+        largest[c] = _advance(z[s:t], floor[s:t], ceiling[s:t], real(0.0), row[s:t], real(0.0), other[s:t])
     for steps in range(max_steps):
         c_i = np.argmax(largest)
         if largest[c_i] <= eps:
@@ -159,7 +159,9 @@ def solve_box(K, diagonal, example, starts, gram, a, z, upper, eps, max_steps):
                 s, t = starts[c], starts[c + 1]
                 if q != 0.0:
                     _gather(K[example[j]], example[s:t], other[s:t])
-                largest[c] = _advance(z[s:t], floor[s:t], ceiling[s:t], p, row[s:t], q, other[s:t])
+                largest[c] = _advance(
+                    z[s:t], floor[s:t], ceiling[s:t], real(p), row[s:t], real(q), other[s:t]
+                )
     return max_steps
 
 
@@ -189,7 +191,7 @@ def _extremes(z, away, code, high, gaining, low, losing):
 @jit
 def _spreads(high, low, spread):
     """spread = high - low; returns the largest."""
-    largest = 0.0
+    largest = spread.dtype.type(0.0)
     for t in range(high.size):
         spread[t] = high[t] - low[t]
         largest = fmax(largest, spread[t])
@@ -197,17 +199,18 @@ def _spreads(high, low, spread):
 
 
 @jit
-def _gains_codes(high, low, gaining, losing, row, h, product, length, v, H, products, lengths, gains):
-    """As _gains, for the best step of each example: from the code `losing` to the code `gaining`."""
-    best, share, loss, codes = 0.0, v / H, 1.0 / H, product.size
+def _gains_codes(high, low, gaining, losing, row, h, product, length, share, loss, products, lengths, gains):
+    """As _gains, for the best step of each example: from the code `losing` to the code `gaining`; share = v / H, loss = 1 / H."""
+    best = nothing = gains.dtype.type(0.0)
+    least, codes = gains.dtype.type(ALIKE), product.size
     for t in range(row.size):
         up, down = gaining[t], losing[t]
         products[t] = row[t] * (product[up] - product[down])
         lengths[t] = h[t] * length[up * codes + down]
     for t in range(row.size):
-        gains[t] = fmax(high[t] - low[t] - share * products[t], 0.0)
+        gains[t] = fmax(high[t] - low[t] - share * products[t], nothing)
     for t in range(row.size):
-        gains[t] *= gains[t] / fmax(loss * (lengths[t] - loss * (products[t] * products[t])), ALIKE)
+        gains[t] *= gains[t] / fmax(loss * (lengths[t] - loss * (products[t] * products[t])), least)
         best = fmax(best, gains[t])
     return best
 
@@ -249,11 +252,12 @@ def solve_shared(K, h, starts, code, gram, a, z, bound, eps, max_steps):
     for the slack, z and code (N,) have not. gram holds the products of the codes; the last one, zero, is the slack's.
     """
     size, slots, codes = bound.size, starts.size - 1, gram.shape[0]
-    length = np.empty(codes * codes)  # squared, of the difference of two codes
+    real = z.dtype.type
+    length = np.empty(codes * codes, z.dtype)  # squared, of the difference of two codes
     for c in range(codes):
         for s in range(codes):
-            length[c * codes + s] = gram[c, c] + gram[s, s] - 2.0 * gram[c, s]
-    rest, away = bound.copy(), np.empty(z.size)
+            length[c * codes + s] = gram[c, c] + gram[s, s] - (gram[c, s] + gram[c, s])
+    rest, away = bound.copy(), np.empty(z.size, z.dtype)
     for s in range(slots):
         for i in range(starts[s + 1] - starts[s]):
             t = starts[s] + i
@@ -261,10 +265,10 @@ def solve_shared(K, h, starts, code, gram, a, z, bound, eps, max_steps):
             away[t] = 0.0 if a[t] > 0.0 else FAR
     for i in range(size):
         rest[i] = rest[i] if rest[i] > NOTHING * bound[i] else 0.0
-    high, low, gains = np.empty(size), np.empty(size), np.empty(size)
-    products, lengths = np.empty(size), np.empty(size)
+    high, low, gains = np.empty(size, z.dtype), np.empty(size, z.dtype), np.empty(size, z.dtype)
+    products, lengths = np.empty(size, z.dtype), np.empty(size, z.dtype)
     gaining, losing = np.empty(size, code.dtype), np.empty(size, code.dtype)
-    second = np.zeros(codes)
+    second = np.zeros(codes, z.dtype)
     for steps in range(max_steps):
         for t in range(size):
             high[t], low[t] = 0.0, 0.0 if rest[t] > 0.0 else FAR
@@ -282,7 +286,7 @@ def solve_shared(K, h, starts, code, gram, a, z, bound, eps, max_steps):
         product = gram[gaining[i]] - gram[losing[i]]
         low_i, low[i] = low[i], FAR  # not its own partner
         steps_of = high, low, gaining, losing, K[i], h
-        best = _gains_codes(*steps_of, product, length, v, H, products, lengths, gains)
+        best = _gains_codes(*steps_of, product, length, real(v / H), real(1.0 / H), products, lengths, gains)
         low[i] = low_i
         d, e, j = min(v / H, have), 0.0, i
         if best > 0.0:
@@ -296,5 +300,5 @@ def solve_shared(K, h, starts, code, gram, a, z, bound, eps, max_steps):
         _transfer(i, up, down, d, a, away, rest, bound)
         for s in range(slots):
             x, y = starts[s], starts[s + 1]
-            _advance_codes(z[x:y], code[x:y], d, K[i], product, e, K[j], second)
+            _advance_codes(z[x:y], code[x:y], real(d), K[i], product, real(e), K[j], second)
     return max_steps

@@ -24,6 +24,7 @@ No matrix of size n x n is stored. Tiles have fixed sizes: the result does not d
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -188,6 +189,11 @@ def smo(K, diagonal, beta, E, lower, upper, eps, max_steps, inverse):
             high[p], low[p] = _move(E[a:z], row_i[a:z], row_j[a:z], grow[a:z], shrink[a:z], real(step))
         steps += 1
     return steps
+
+
+def precision(K: NDArray[Any], gradient: Array, eps: float) -> Any:
+    """Of the gradient while a working set is solved to eps: that of its kernel matrix K, unless rounding could come near eps."""
+    return K.dtype if eps > ROUNDING * np.abs(gradient).max() else gradient.dtype
 
 
 # ---------------------------------------------------------------- over all examples
@@ -432,9 +438,8 @@ class _Sample:
                 np.append(diagonal, p.offset),
             )
             lower, upper = np.append(lower, NEVER), np.append(upper, -NEVER)
-        # in single precision twice as fast, where eps is well above its rounding
-        real = K.dtype if eps > ROUNDING * np.abs(E).max() else E.dtype
-        smo(K, diagonal, beta, E.astype(real), lower, upper, eps, 10_000 + 100 * len(members), NO_INVERSE)
+        E = E.astype(precision(K, E, eps))
+        smo(K, diagonal, beta, E, lower, upper, eps, 10_000 + 100 * len(members), NO_INVERSE)
         beta = beta[: len(members)]
         self.beta[j, members] = beta
         if self.whole is not None:
