@@ -50,7 +50,8 @@ def _binary(table: LossTable, codes: Array, outputs: NDArray[np.intp], classes: 
     code = codes[classes, row, outputs[:, None]]  # (m', k')
     sign, size = np.sign(code), np.abs(code)
     margin, weight = table.margins[classes, row] / size, table.weights[classes, row] * size
-    mirror, seen = np.arange(len(outputs)), {}
+    mirror = np.arange(len(outputs))
+    seen: dict[bytes, int] = {}
     for j in range(len(outputs)):
         rest = margin[j].tobytes() + weight[j].tobytes()
         mirror[j] = seen.get((-sign[j]).tobytes() + rest, j)
