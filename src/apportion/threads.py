@@ -16,11 +16,11 @@ _BLAS: list[ThreadpoolController] = []  # made once: it looks through all loaded
 
 
 @contextmanager
-def threads(n_jobs: int, blas: int = 1) -> Iterator[Each]:
-    """A map over `n_jobs` threads. Matrix products inside use `blas` threads: results do not depend on n_jobs."""
+def threads(n_jobs: int) -> Iterator[Each]:
+    """A map over `n_jobs` threads. Matrix products inside use one thread each: results do not depend on n_jobs."""
     if not _BLAS:
         _BLAS.append(ThreadpoolController())
-    with _BLAS[0].limit(limits=blas, user_api="blas"):
+    with _BLAS[0].limit(limits=1, user_api="blas"):
         if n_jobs == 1:
             yield map
         else:
