@@ -29,6 +29,7 @@ from .candidates import Clock, Scaled, Search
 from .costs import Costs, check_costs
 from .fitting import check_magnitude, check_number, check_sample_weight, unchanged_on_failure
 from .search import KERNELS, LOSSES, SCALINGS, KernelChoice, LossChoice, class_costs, class_scores
+from .threads import threads
 
 Array = NDArray[np.float64]
 
@@ -158,7 +159,8 @@ class ApportionedSVCCV(ClassifierMixin, BaseEstimator):
         -------
         self
         """
-        with unchanged_on_failure(self):
+        # matrices are small: threads of the matrix library would cost more than they save, and change the last digits
+        with unchanged_on_failure(self), threads(1):
             return self._fit(X, y, sample_weight)
 
     def predict_proba(self, X: Any) -> Array:
