@@ -109,7 +109,7 @@ def solve_box(K, diagonal, example, starts, gram, a, z, upper, eps, max_steps):
     Variables starts[c] .. starts[c + 1] - 1 have code c; they belong to `example` of the kernel matrix K with its `diagonal`.
     gram (codes, codes) holds the products of the codes. Changes a and z, both (N,); returns the number of steps.
     """
-    size, codes, real = a.size, starts.size - 1, K.dtype.type
+    size, codes, real, step = a.size, starts.size - 1, K.dtype.type, z.dtype.type
     floor, ceiling, h = np.empty(size, K.dtype), np.empty(size, K.dtype), np.empty(size, K.dtype)
     row, other, gains = np.zeros(size, K.dtype), np.zeros(size, K.dtype), np.zeros(size, K.dtype)
     for t in range(size):
@@ -118,7 +118,7 @@ def solve_box(K, diagonal, example, starts, gram, a, z, upper, eps, max_steps):
     largest = np.empty(codes)
     for c in range(codes):
         s, t = starts[c], starts[c + 1]
-        largest[c] = _advance(z[s:t], floor[s:t], ceiling[s:t], real(0.0), row[s:t], real(0.0), other[s:t])
+        largest[c] = _advance(z[s:t], floor[s:t], ceiling[s:t], step(0.0), row[s:t], step(0.0), other[s:t])
     for steps in range(max_steps):
         c_i = np.argmax(largest)
         if largest[c_i] <= eps:
@@ -160,7 +160,7 @@ def solve_box(K, diagonal, example, starts, gram, a, z, upper, eps, max_steps):
                 if q != 0.0:
                     _gather(K[example[j]], example[s:t], other[s:t])
                 largest[c] = _advance(
-                    z[s:t], floor[s:t], ceiling[s:t], real(p), row[s:t], real(q), other[s:t]
+                    z[s:t], floor[s:t], ceiling[s:t], step(p), row[s:t], step(q), other[s:t]
                 )
     return max_steps
 
