@@ -1,16 +1,19 @@
 """Dense linear machines with many more examples than features: smoothed Newton on all outputs at once.
 
-For tables whose outputs share no slack. The hinge of output j is smoothed over a width mu_j,
+For tables whose outputs share no slack. The hinge of output j is smoothed over a width mu_j, around a centre c_i of each example,
 
-    hinge_mu(z) = 0 (z <= 0),  z^2 / 2 mu (0 < z < mu),  z - mu / 2 (z >= mu),        z_i = margin_i - sign_i (w . x_i + b),
+    [z]_+  ~  max_a  a z - mu/2 (a - c)^2,  0 <= a <= 1,        z_i = margin_i - sign_i (w . x_i + b),
 
-and each iterate has a dual feasible partner alpha_i = U_i clip(z_i / mu, 0, 1), hence a certificate:
+and each iterate has a dual feasible partner alpha_i = U_i a_i, a_i = clip(c_i + z_i / mu, 0, 1), hence a certificate:
 
     primal - dual = 1/2 |w - sum_i beta_i x_i|^2 + sum_i (U_i [z_i]_+ - alpha_i z_i),  beta_i = sign_i alpha_i,
 
-the first part for Newton's method to close, the second in proportion to mu. mu shrinks with the gap. Scores and gradients of all
-outputs are matrix products; the Hessian I + 1/mu sum_{0 < z_i < mu} U_i x_i x_i' is taken over a sample of its band. A first
-solution on a small sample of the examples saves most of the passes over all of them.
+the first part for Newton's method to close, the second in proportion to mu |a - c|. At first c = 0, and mu shrinks. Once the band,
+the examples with 0 < a < 1, holds about as many as there are features, they can all come to the margin, where z = 0: then c
+moves to the a found as well (the method of multipliers), and mu need not become so small that the band changes with every step.
+
+Scores and gradients of all outputs are matrix products; the Hessian I + 1/mu sum_band U_i x_i x_i' is taken over a sample of the
+band. A first solution on a small sample of the examples saves most of the passes over all of them.
 
 The intercept is one more feature of value sqrt(t) (penalised), or has no penalty and is set exactly at each step (free), so that
 sum_i beta_i = 0 and the certificate holds.
@@ -37,28 +40,29 @@ SAMPLE_TOL = 5e-3
 CHUNK = 2000  # examples of a product
 FEW = 0.05  # a share of the examples: so few are gathered rather than all passed over
 REDUCED = 4000  # examples near the margin that a reduced problem holds
+WIDTH = 0.05  # of the smoothing, in margins, that the first stage leaves at least
 
 
 @jit
-def _smooth(scores, b, y, weight, sign, margin, box, mu, beta):
+def _smooth(scores, b, centre, y, weight, sign, margin, box, mu, beta):
     """beta of one output; returns (hinge loss, sum U [z]_+ - alpha z, sum beta, examples in the band)."""
     hinge, rest, total, band = 0.0, 0.0, 0.0, 0.0
     for i in range(scores.size):
         c = y[i]
         s, u = sign[c], box[c] * weight[i]
         z = margin[c] - s * (np.float64(scores[i]) + b)
-        share = fmin(fmax(z / mu, 0.0), 1.0)
+        share = fmin(fmax(centre[i] + z / mu, 0.0), 1.0)
         positive = u * fmax(z, 0.0)
         hinge += positive
         rest += positive - u * share * z
         total += s * u * share
-        band += 1.0 if 0.0 < z < mu else 0.0
+        band += 1.0 if 0.0 < share < 1.0 else 0.0
         beta[i] = s * u * share
     return hinge, rest, total, band
 
 
 @jit
-def _slope(scores, direction, b, d_b, y, weight, sign, margin, box, mu, step):
+def _slope(scores, direction, b, d_b, centre, y, weight, sign, margin, box, mu, step):
     """First and second derivative of the smoothed hinge loss along scores + step * direction."""
     first, second = 0.0, 0.0
     for i in range(scores.size):
@@ -66,20 +70,23 @@ def _slope(scores, direction, b, d_b, y, weight, sign, margin, box, mu, step):
         s, u = sign[c], box[c] * weight[i]
         d = s * (np.float64(direction[i]) + d_b)
         z = margin[c] - s * (np.float64(scores[i]) + b) - step * d
-        first -= u * fmin(fmax(z / mu, 0.0), 1.0) * d
-        second += u * d * d / mu if 0.0 < z < mu else 0.0
+        share = fmin(fmax(centre[i] + z / mu, 0.0), 1.0)
+        first -= u * share * d
+        second += u * d * d / mu if 0.0 < share < 1.0 else 0.0
     return first, second
 
 
 @jit
-def _line_search(scores, direction, b, d_b, y, weight, sign, margin, box, mu, linear, quadratic, start):
+def _line_search(
+    scores, direction, b, d_b, centre, y, weight, sign, margin, box, mu, linear, quadratic, start
+):
     """A step at which linear + step * quadratic + slope(step), the derivative along the way, is a tenth of its value `start` at 0.
 
     Newton within a bracket; in doubt its lower end, where the derivative is still negative and the objective has only gone down.
     """
     low, high, step = 0.0, -1.0, 1.0
     for turn in range(60):
-        first, second = _slope(scores, direction, b, d_b, y, weight, sign, margin, box, mu, step)
+        first, second = _slope(scores, direction, b, d_b, centre, y, weight, sign, margin, box, mu, step)
         first += linear + step * quadratic
         second += quadratic
         if abs(first) <= 0.1 * abs(start):
@@ -101,7 +108,7 @@ def _line_search(scores, direction, b, d_b, y, weight, sign, margin, box, mu, li
 
 
 @jit
-def _free_intercept(scores, b, y, weight, sign, margin, box, mu, fixed):
+def _free_intercept(scores, b, centre, y, weight, sign, margin, box, mu, fixed):
     """b with sum_i beta_i + fixed = 0: a monotone, piecewise linear equation, by Newton within a bracket."""
     low, high = -1e300, 1e300
     for _ in range(100):
@@ -110,10 +117,10 @@ def _free_intercept(scores, b, y, weight, sign, margin, box, mu, fixed):
             c = y[i]
             s, u = sign[c], box[c] * weight[i]
             z = margin[c] - s * (np.float64(scores[i]) + b)
-            alpha = u * fmin(fmax(z / mu, 0.0), 1.0)
-            total += s * alpha
-            size += alpha
-            slope += u / mu if 0.0 < z < mu else 0.0
+            share = fmin(fmax(centre[i] + z / mu, 0.0), 1.0)
+            total += s * u * share
+            size += u * share
+            slope += u / mu if 0.0 < share < 1.0 else 0.0
         if abs(total) <= 1e-13 * size:
             break
         if total > 0.0:
@@ -130,22 +137,30 @@ def _free_intercept(scores, b, y, weight, sign, margin, box, mu, fixed):
 
 
 @jit
-def _band(scores, b, y, sign, margin, mu, members):
+def _band(scores, b, centre, y, sign, margin, mu, members):
     count = 0
     for i in range(scores.size):
         z = margin[y[i]] - sign[y[i]] * (np.float64(scores[i]) + b)
-        if 0.0 < z < mu:
+        if 0.0 < centre[i] + z / mu < 1.0:
             members[count] = i
             count += 1
     return count
 
 
 @jit
-def _from_band(scores, b, y, sign, margin, mu, distance):
-    """|z - mu / 2|: how far each example is from the middle of the band."""
+def _from_band(scores, b, centre, y, sign, margin, mu, distance):
+    """How far z of each example is from the middle of the band."""
     for i in range(scores.size):
         z = margin[y[i]] - sign[y[i]] * (np.float64(scores[i]) + b)
-        distance[i] = abs(z - 0.5 * mu)
+        distance[i] = abs(z + mu * (centre[i] - 0.5))
+
+
+@jit
+def _recentre(scores, b, centre, y, sign, margin, mu):
+    """The centre of each example moves to its share of the bound."""
+    for i in range(scores.size):
+        z = margin[y[i]] - sign[y[i]] * (np.float64(scores[i]) + b)
+        centre[i] = fmin(fmax(centre[i] + z / mu, 0.0), 1.0)
 
 
 @dataclass
@@ -168,15 +183,14 @@ class _Outputs:
 class _Stage:
     """Iterates W, b and their certificate on one set of examples; the others pull by a fixed amount."""
 
-    def __init__(
-        self, problem: _Outputs, W: Array, b: Array, mu: Array, each: Each, pull: Any = 0.0, total: Any = 0.0
-    ) -> None:
+    def __init__(self, problem: _Outputs, W: Array, b: Array, mu: Array, each: Each) -> None:
         self.problem, self.W, self.b, self.mu, self.each = problem, W, b, mu, each
-        # sum of beta x and of beta over the examples left out
-        self.fixed_pull, self.fixed_total = pull, total
         self.m, self.n = len(problem.sign), problem.X.shape[0]
+        # of the examples left out: sum of beta x and of beta
+        self.fixed_pull, self.fixed_total = np.zeros_like(W), np.zeros(self.m)
         self.beta = np.zeros((self.m, self.n), problem.X.dtype)
-        self.pull = np.zeros_like(W) + pull  # sum_i beta_i x_i
+        self.centre = np.zeros((self.m, self.n), np.float32)
+        self.pull = np.zeros_like(W)  # sum_i beta_i x_i
         self.hinge, self.rest, self.total, self.band = np.zeros((4, self.m))
         self.scores = self.product(W)
 
@@ -201,20 +215,25 @@ class _Stage:
 
     def output(self, j: int) -> tuple[Any, ...]:
         p = self.problem
-        return p.y, p.weight, p.sign[j], p.margin[j], p.box[j], self.mu[j]
+        return self.centre[j], p.y, p.weight, p.sign[j], p.margin[j], p.box[j], self.mu[j]
+
+    def place(self, j: int) -> tuple[Any, ...]:
+        """What the place of each example in the band of output j follows from."""
+        p = self.problem
+        return self.scores[j], self.b[j], self.centre[j], p.y, p.sign[j], p.margin[j], self.mu[j]
 
     def refresh(self, outputs: Members) -> None:
-        """beta, its pull and the sums of the certificate, from scores, b and mu."""
-        X, fixed, anew = self.problem.X, np.broadcast_to(self.fixed_total, self.m), np.zeros(self.m, bool)
+        """beta, its pull and the sums of the certificate, from scores, b, mu and centre."""
+        X, anew = self.problem.X, np.zeros(self.m, bool)
 
         def one(j: int) -> None:
             if self.problem.t is None:
-                self.b[j] = _free_intercept(self.scores[j], self.b[j], *self.output(j), fixed[j])
+                self.b[j] = _free_intercept(self.scores[j], self.b[j], *self.output(j), self.fixed_total[j])
             before = self.beta[j].copy()
             self.hinge[j], self.rest[j], total, self.band[j] = _smooth(
                 self.scores[j], self.b[j], *self.output(j), self.beta[j]
             )
-            self.total[j] = total + fixed[j]
+            self.total[j] = total + self.fixed_total[j]
             changed = np.flatnonzero(self.beta[j] != before)
             if len(changed) < FEW * self.n:  # near the end most stay at their bounds
                 self.pull[j] += (self.beta[j, changed] - before[changed]) @ X[changed]
@@ -223,8 +242,9 @@ class _Stage:
 
         list(self.each(one, outputs))
         if anew.any():
-            fixed_pull = np.broadcast_to(self.fixed_pull, self.W.shape)[anew]
-            self.pull[anew] = self.pull_of(self.beta if anew.all() else self.beta[anew]) + fixed_pull
+            self.pull[anew] = (
+                self.pull_of(self.beta if anew.all() else self.beta[anew]) + self.fixed_pull[anew]
+            )
 
     @property
     def primal(self) -> Array:
@@ -242,15 +262,31 @@ class _Stage:
         constant = self.problem.t * self.slope_b**2 if self.problem.t else 0.0
         return 0.5 * ((self.W - self.pull) ** 2).sum(axis=1) + 0.5 * constant
 
-    def newton_step(self, j: int, rng: np.random.Generator) -> tuple[Array, float]:
-        """-H^{-1} gradient of output j, H over a sample of its band."""
+    @property
+    def reducible(self) -> NDArray[np.bool_]:
+        """(m,) outputs near their solution with so few examples in the band that a small problem tells the step."""
+        few = (self.n > 4 * REDUCED) & (self.band < REDUCED // 8)
+        return few & (self.mismatch < 0.1 * self.primal)
+
+    def newton_step(self, j: int, rng: np.random.Generator, mu: float, recentre: bool) -> tuple[Array, float]:
+        """-H^{-1} gradient of output j, H over a sample of its band, for a width mu and, where told, for its centres moved.
+
+        Of a smoothing that changes the band is taken as it was: a follows c + z / mu beyond 0 and 1, and the step brings z down.
+        """
         p, d, t = self.problem, self.W.shape[1], self.problem.t
         members = np.empty(self.n, dtype=np.int64)
-        band = members[: _band(self.scores[j], self.b[j], p.y, p.sign[j], p.margin[j], self.mu[j], members)]
+        band = members[: _band(*self.place(j), members)]
+        gradient = np.append(self.W[j] - self.pull[j], self.slope_b[j])
+        ahead = self.mu[j] / mu - (0.0 if recentre else 1.0)  # change of a as a multiple of a - c
+        if ahead:
+            centre = p.sign[j][p.y[band]] * p.box[j][p.y[band]] * p.weight[band] * self.centre[j, band]
+            change = ahead * (self.beta[j, band] - centre)
+            gradient[:d] -= change @ p.X[band]
+            gradient[d] -= change.sum() if t != 0 else 0.0
         factor = max(1.0, len(band) / BAND)
         if factor > 1:
             band = band[rng.integers(0, len(band), BAND)]
-        curvature = factor / self.mu[j] * p.box[j][p.y[band]] * p.weight[band]
+        curvature = factor / mu * p.box[j][p.y[band]] * p.weight[band]
         rows, root = p.X[band], np.sqrt(curvature).astype(p.X.dtype)
         rows *= root[:, None]
         H = np.zeros((d + 1, d + 1))
@@ -263,46 +299,61 @@ class _Stage:
             H[d, d] = 1.0
         elif t is None:
             H[d, d] *= 1 + 1e-10
-        gradient = np.append(self.W[j] - self.pull[j], self.slope_b[j])
         full = cho_solve(cho_factor(H, check_finite=False), -gradient, check_finite=False)
         return full[:d], float(full[d])
 
     def reduced_step(self, j: int, rng: np.random.Generator, goal: float) -> tuple[Array, float]:
-        """The way to the solution on the examples nearest to the margin, all others held: their pull is kept."""
-        p = self.problem
+        """The way to the solution on the examples nearest to the margin, all others held: their pull is kept.
+
+        The output goes on with the smoothing that the reduced problem came to.
+        """
         distance = np.empty(self.n)
-        _from_band(self.scores[j], self.b[j], p.y, p.sign[j], p.margin[j], self.mu[j], distance)
+        _from_band(*self.place(j), distance)
         some = distance[:: max(1, self.n // 10_000)]  # their quantile serves, unless too many are equal
         near = np.flatnonzero(distance <= np.partition(some, at := len(some) * REDUCED // self.n)[at])
         if len(near) > 2 * REDUCED:
             near = np.argpartition(distance, REDUCED)[:REDUCED]
-        here = p.part(near, slice(j, j + 1))
-        pull = self.pull[j : j + 1] - self.beta[j : j + 1, near] @ here.X
-        total = self.total[j] - self.beta[j, near].sum(dtype=float)
-        W, b = self.W[j : j + 1].copy(), self.b[j : j + 1].copy()
-        stage = _Stage(here, W, b, self.mu[j : j + 1].copy(), map, pull, total)
+        own = slice(j, j + 1)
+        here = self.problem.part(near, own)
+        stage = _Stage(here, self.W[own].copy(), self.b[own].copy(), self.mu[own].copy(), map)
+        stage.centre = self.centre[own, near]
+        stage.fixed_pull = self.pull[own] - self.beta[own, near] @ here.X
+        stage.fixed_total = self.total[own] - self.beta[own, near].sum(dtype=float)
+        stage.pull += stage.fixed_pull
         stage.improve(np.array([goal]), 50, rng)
-        self.next_mu[j] = stage.mu[0]
+        self.mu[j], self.centre[j, near] = stage.mu[0], stage.centre[0]
         return stage.W[0] - self.W[j], float(stage.b[0] - self.b[j])
 
-    def advance(self, outputs: Members, rng: np.random.Generator, goal: Array) -> None:
-        """One step and line search of each of the outputs."""
+    def advance(
+        self, outputs: Members, mu: Array, recentre: NDArray[np.bool_], rng: np.random.Generator, goal: Array
+    ) -> None:
+        """One step and line search of each of the outputs, whose widths become mu (m,), and whose centres move where told."""
         step, step_b = np.zeros_like(self.W), np.zeros(self.m)
-        self.next_mu = self.mu.copy()
-        seeds = rng.integers(0, 2**63, self.m)
+        seeds, reducible = rng.integers(0, 2**63, self.m), self.reducible
+        changed = outputs[(reducible | recentre | (mu < self.mu))[outputs]]
 
         def one(j: int) -> None:
             own = np.random.default_rng(seeds[j])
-            if self.n > 4 * REDUCED and self.band[j] < REDUCED // 4:
+            if reducible[j]:
                 step[j], step_b[j] = self.reduced_step(j, own, goal[j])
-            else:
-                step[j], step_b[j] = self.newton_step(j, own)
+                return
+            step[j], step_b[j] = self.newton_step(j, own, mu[j], recentre[j])
+            if recentre[j]:
+                _recentre(*self.place(j))
+            self.mu[j] = mu[j]
+
+        def along() -> Array:
+            """Slope of the smoothed objectives along the steps."""
+            return ((self.W - self.pull) * step).sum(axis=1) + self.slope_b * step_b
 
         list(self.each(one, outputs))
+        self.refresh(changed)
+        for j in changed[along()[changed] >= 0]:  # the smoothing changed too much
+            step[j], step_b[j] = self.newton_step(j, rng, self.mu[j], False)
+        start = along()
         moved = dict(zip(outputs, self.product(step[outputs]), strict=True))
         t = self.problem.t
-        along = ((self.W - self.pull) * step).sum(axis=1) + self.slope_b * step_b
-        linear = ((self.W - self.fixed_pull) * step).sum(axis=1) - np.asarray(self.fixed_total) * step_b
+        linear = ((self.W - self.fixed_pull) * step).sum(axis=1) - self.fixed_total * step_b
         linear = linear + (self.b * step_b / t if t else 0.0)
         quadratic = (step**2).sum(axis=1) + (step_b**2 / t if t else 0.0)
 
@@ -315,17 +366,16 @@ class _Stage:
                 *self.output(j),
                 linear[j],
                 quadratic[j],
-                along[j],
+                start[j],
             )
             length = _line_search(*args)
             if length == 0.0:  # too many kinks in too little room
-                self.next_mu[j] *= 4
+                self.mu[j] *= 4
             self.W[j] += length * step[j]
             self.b[j] += length * step_b[j]
             self.scores[j] += self.problem.X.dtype.type(length) * moved[j]
 
         list(self.each(search, outputs))
-        self.mu = self.next_mu
 
     def improve(
         self, goal: Array | float, max_iter: int, rng: np.random.Generator, watch: Watch | None = None
@@ -341,12 +391,11 @@ class _Stage:
             outputs = np.flatnonzero(gap > limit)
             if not len(outputs) or (not isinstance(goal, np.ndarray) and gap.sum() <= goal * primal.sum()):
                 break
-            narrow = outputs[self.mismatch[outputs] < 0.5 * self.rest[outputs]]
-            if len(narrow):
-                factor = np.sqrt(0.4 * limit[narrow] / np.maximum(self.rest[narrow], 1e-300))
-                self.mu[narrow] *= np.clip(factor, 0.15, 0.7)
-                self.refresh(narrow)
-            self.advance(outputs, rng, np.maximum(0.3 * limit, 0.03 * gap))
+            solved = (self.mismatch < 0.5 * self.rest) & ~self.reducible
+            recentre = solved & (self.band < 1.5 * self.W.shape[1])
+            narrower = np.clip(np.sqrt(0.4 * limit / np.maximum(self.rest, 1e-300)), 0.15, 0.7)
+            mu = np.where(solved, np.where(recentre, 0.5, narrower), 1.0) * self.mu
+            self.advance(outputs, mu, recentre, rng, np.maximum(0.3 * limit, 0.03 * gap))
         else:
             self.refresh(np.arange(self.m))
         return iteration + 1
@@ -383,7 +432,7 @@ def solve_newton(
         rows = np.sort(rng.permutation(n)[:sample])
         stage = _Stage(problem.part(rows, slice(None), n / sample), W, b, mu, each)
         done = stage.improve(max(tol, SAMPLE_TOL), max_iter, rng, watch)
-        mu = stage.mu
+        mu = np.maximum(stage.mu, WIDTH * np.abs(margin).max(axis=1))
     stage = _Stage(problem, W, b, mu, each)
     done += stage.improve(tol, max(max_iter - done, 1), rng, watch)
     return (
