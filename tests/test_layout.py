@@ -19,6 +19,7 @@ ORDER = (
     "_jit",
     "kernels",
     "working_sets",
+    "smoothing",
     "newton",
     "rows",
     "coordinate",

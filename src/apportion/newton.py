@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
-from ._jit import fmax, fmin, jit
+from . import smoothing
 from .solution import Array, Watch
 from .threads import Each
 
@@ -41,126 +41,6 @@ CHUNK = 2000  # examples of a product
 FEW = 0.05  # a share of the examples: so few are gathered rather than all passed over
 REDUCED = 4000  # examples near the margin that a reduced problem holds
 WIDTH = 0.05  # of the smoothing, in margins, that the first stage leaves at least
-
-
-@jit
-def _smooth(scores, b, centre, y, weight, sign, margin, box, mu, beta):
-    """beta of one output; returns (hinge loss, sum U [z]_+ - alpha z, sum beta, examples in the band)."""
-    hinge, rest, total, band = 0.0, 0.0, 0.0, 0.0
-    for i in range(scores.size):
-        c = y[i]
-        s, u = sign[c], box[c] * weight[i]
-        z = margin[c] - s * (np.float64(scores[i]) + b)
-        share = fmin(fmax(centre[i] + z / mu, 0.0), 1.0)
-        positive = u * fmax(z, 0.0)
-        hinge += positive
-        rest += positive - u * share * z
-        total += s * u * share
-        band += 1.0 if 0.0 < share < 1.0 else 0.0
-        beta[i] = s * u * share
-    return hinge, rest, total, band
-
-
-@jit
-def _slope(scores, direction, b, d_b, centre, y, weight, sign, margin, box, mu, step):
-    """First and second derivative of the smoothed hinge loss along scores + step * direction."""
-    first, second = 0.0, 0.0
-    for i in range(scores.size):
-        c = y[i]
-        s, u = sign[c], box[c] * weight[i]
-        d = s * (np.float64(direction[i]) + d_b)
-        z = margin[c] - s * (np.float64(scores[i]) + b) - step * d
-        share = fmin(fmax(centre[i] + z / mu, 0.0), 1.0)
-        first -= u * share * d
-        second += u * d * d / mu if 0.0 < share < 1.0 else 0.0
-    return first, second
-
-
-@jit
-def _line_search(
-    scores, direction, b, d_b, centre, y, weight, sign, margin, box, mu, linear, quadratic, start
-):
-    """A step at which linear + step * quadratic + slope(step), the derivative along the way, is a tenth of its value `start` at 0.
-
-    Newton within a bracket; in doubt its lower end, where the derivative is still negative and the objective has only gone down.
-    """
-    low, high, step = 0.0, -1.0, 1.0
-    for turn in range(60):
-        first, second = _slope(scores, direction, b, d_b, centre, y, weight, sign, margin, box, mu, step)
-        first += linear + step * quadratic
-        second += quadratic
-        if abs(first) <= 0.1 * abs(start):
-            return step
-        if first > 0.0:
-            high = step
-        else:
-            low = step
-        if turn > 10 and low > 0.0:
-            break
-        guess = step - first / second if second > 0.0 else 2.0 * step
-        if high < 0.0:
-            step = min(max(guess, 1.3 * step), 4.0 * step)
-        elif low < guess < high and turn % 3 < 2:
-            step = guess
-        else:
-            step = 0.5 * (low + high)
-    return low
-
-
-@jit
-def _free_intercept(scores, b, centre, y, weight, sign, margin, box, mu, fixed):
-    """b with sum_i beta_i + fixed = 0: a monotone, piecewise linear equation, by Newton within a bracket."""
-    low, high = -1e300, 1e300
-    for _ in range(100):
-        total, slope, size = fixed, 0.0, abs(fixed)
-        for i in range(scores.size):
-            c = y[i]
-            s, u = sign[c], box[c] * weight[i]
-            z = margin[c] - s * (np.float64(scores[i]) + b)
-            share = fmin(fmax(centre[i] + z / mu, 0.0), 1.0)
-            total += s * u * share
-            size += u * share
-            slope += u / mu if 0.0 < share < 1.0 else 0.0
-        if abs(total) <= 1e-13 * size:
-            break
-        if total > 0.0:
-            low = b
-        else:
-            high = b
-        guess = b + total / slope if slope > 0.0 else (b + mu if total > 0.0 else b - mu)
-        if low > -1e300 and high < 1e300 and (guess <= low or guess >= high):
-            guess = 0.5 * (low + high)
-        if guess == b:
-            break
-        b = guess
-    return b
-
-
-@jit
-def _band(scores, b, centre, y, sign, margin, mu, members):
-    count = 0
-    for i in range(scores.size):
-        z = margin[y[i]] - sign[y[i]] * (np.float64(scores[i]) + b)
-        if 0.0 < centre[i] + z / mu < 1.0:
-            members[count] = i
-            count += 1
-    return count
-
-
-@jit
-def _from_band(scores, b, centre, y, sign, margin, mu, distance):
-    """How far z of each example is from the middle of the band."""
-    for i in range(scores.size):
-        z = margin[y[i]] - sign[y[i]] * (np.float64(scores[i]) + b)
-        distance[i] = abs(z + mu * (centre[i] - 0.5))
-
-
-@jit
-def _recentre(scores, b, centre, y, sign, margin, mu):
-    """The centre of each example moves to its share of the bound."""
-    for i in range(scores.size):
-        z = margin[y[i]] - sign[y[i]] * (np.float64(scores[i]) + b)
-        centre[i] = fmin(fmax(centre[i] + z / mu, 0.0), 1.0)
 
 
 @dataclass
@@ -228,9 +108,11 @@ class _Stage:
 
         def one(j: int) -> None:
             if self.problem.t is None:
-                self.b[j] = _free_intercept(self.scores[j], self.b[j], *self.output(j), self.fixed_total[j])
+                self.b[j] = smoothing.free_intercept(
+                    self.scores[j], self.b[j], *self.output(j), self.fixed_total[j]
+                )
             before = self.beta[j].copy()
-            self.hinge[j], self.rest[j], total, self.band[j] = _smooth(
+            self.hinge[j], self.rest[j], total, self.band[j] = smoothing.smooth(
                 self.scores[j], self.b[j], *self.output(j), self.beta[j]
             )
             self.total[j] = total + self.fixed_total[j]
@@ -275,7 +157,7 @@ class _Stage:
         """
         p, d, t = self.problem, self.W.shape[1], self.problem.t
         members = np.empty(self.n, dtype=np.int64)
-        band = members[: _band(*self.place(j), members)]
+        band = members[: smoothing.find_band(*self.place(j), members)]
         gradient = np.append(self.W[j] - self.pull[j], self.slope_b[j])
         ahead = self.mu[j] / mu - (0.0 if recentre else 1.0)  # change of a as a multiple of a - c
         if ahead:
@@ -308,7 +190,7 @@ class _Stage:
         The output goes on with the smoothing that the reduced problem came to.
         """
         distance = np.empty(self.n)
-        _from_band(*self.place(j), distance)
+        smoothing.from_band(*self.place(j), distance)
         some = distance[:: max(1, self.n // 10_000)]  # their quantile serves, unless too many are equal
         near = np.flatnonzero(distance <= np.partition(some, at := len(some) * REDUCED // self.n)[at])
         if len(near) > 2 * REDUCED:
@@ -339,7 +221,7 @@ class _Stage:
                 return
             step[j], step_b[j] = self.newton_step(j, own, mu[j], recentre[j])
             if recentre[j]:
-                _recentre(*self.place(j))
+                smoothing.recentre(*self.place(j))
             self.mu[j] = mu[j]
 
         def along() -> Array:
@@ -368,7 +250,7 @@ class _Stage:
                 quadratic[j],
                 start[j],
             )
-            length = _line_search(*args)
+            length = smoothing.line_search(*args)
             if length == 0.0:  # too many kinks in too little room
                 self.mu[j] *= 4
             self.W[j] += length * step[j]
