@@ -14,6 +14,7 @@ from sklearn.svm import SVC
 
 import oracles
 from apportion.costs import check_costs
+from apportion.coupled import _Lines
 from apportion.dual import solve_kernel, solve_linear
 from apportion.kernels import make_kernel
 from apportion.losses import LOSSES, LossTable, loss_table, value
@@ -254,12 +255,17 @@ def test_a_working_set_that_the_cache_bounds_reaches_the_optimum():
         assert solution.gap <= 1e-3
 
 
-def random_working_set(seed, size=40, rows=4, dtype=np.float64):
+def random_working_set(seed, size=40, rows=4, dtype=np.float64, centred=False):
     """Kernel matrix, codes (opposite, orthogonal and zero ones among them), the code of each row (size, rows), margins."""
     rng = np.random.default_rng(seed)
     K = rbf_kernel(rng.normal(size=(size, 3)), gamma=0.3) * rng.uniform(0.5, 2, size)[:, None]
     K = ((K + K.T) / 2 + 2 * np.eye(size)).astype(dtype)
     codes = np.vstack([np.eye(3), -np.eye(3)[:1], [[1.0, -2.0, 0.5], [0.0, 0.0, 0.0]]])
+    if centred:
+        codes = (
+            np.vstack([np.eye(3), -np.eye(3), 0.5 * np.eye(3)])
+            - np.repeat([1 / 3, -1 / 3, 1 / 6], 3)[:, None]
+        )
     code = np.array([rng.permutation(len(codes))[:rows] for _ in range(size)])  # (size, rows)
     return rng, K, codes, code, rng.uniform(0.2, 2, (size, rows))
 
@@ -273,32 +279,37 @@ def gradient(K, codes, code, margins, a):
     return z
 
 
+@pytest.mark.parametrize("centred", [False, True])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("seed", range(3))
-def test_pairs_of_variables_reach_the_conditions_of_the_optimum(seed, dtype):
-    rng, K, codes, code, margins = random_working_set(seed, dtype=dtype)
+def test_pairs_of_variables_reach_the_conditions_of_the_optimum(seed, dtype, centred):
+    rng, K, codes, code, margins = random_working_set(seed, dtype=dtype, centred=centred)
     upper = rng.choice([0.0, 0.05, 0.5, 5.0], margins.shape)
     start = upper * rng.choice([0.0, 0.3, 1.0], margins.shape)
-    order = np.argsort(code.ravel(), kind="stable")
-    starts = np.searchsorted(code.ravel()[order], np.arange(len(codes) + 1))
-    a, z = start.ravel()[order], gradient(K, codes, code, margins, start).ravel()[order]
+    lines, code_of = _Lines(codes), code.ravel()
+    order = np.argsort(lines.line[code_of], kind="stable")
+    line = lines.line[code_of][order]
+    starts = np.searchsorted(line, np.arange(len(lines.square) + 1))
     example = (order // code.shape[1]).astype(np.uint64)
+    variables = example, lines.scale[code_of][order].astype(dtype), starts
+    forms = lines.square, lines.sums, lines.read, lines.write
     eps = 1e-8 if dtype is np.float64 else 1e-4
-    steps = solve_box(
-        K, np.diag(K).astype(float), example, starts, codes @ codes.T, a, z, upper.ravel()[order], eps, 10**6
-    )
+
+    def solve(a, most):
+        z = gradient(K, codes, code, margins, a).ravel()[order].astype(dtype)
+        found, h = a.ravel()[order], np.diag(K).astype(float)
+        steps = solve_box(K, h, *variables, *forms, found, z, upper.ravel()[order], eps, most)
+        result = np.empty_like(found)
+        result[order] = found
+        return result.reshape(a.shape), steps
+
+    found, steps = solve(start, 10**6)
     assert 0 < steps < 10**6
-    found = np.empty(a.size)
-    found[order] = a
-    found = found.reshape(upper.shape)
     assert np.all(found >= 0) and np.all(found <= upper)
     true = gradient(K, codes, code, margins, found)
-    assert_allclose(z, true.ravel()[order], atol=eps)
     assert np.all(true[found < upper] <= 2 * eps)
     assert np.all(true[found > 0] >= -2 * eps)
-    assert solve_box(
-        K, np.diag(K).astype(float), example, starts, codes @ codes.T, a, z, upper.ravel()[order], eps, 9
-    ) in (0, 1)
+    assert solve(found, 9)[1] in (0, 1)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])

@@ -18,8 +18,39 @@ from .threads import Each
 from .working_sets import SAMPLE_TOL, Members, nested_samples, panel, precision
 
 ROOM = 500  # for violators in the first working set
+CACHED = 2700  # examples in a working set at first: their kernel matrix, 30 MB, fits into the cache that cores share
+PATIENCE = 40  # rounds after which a larger one is taken
 LARGE = 10.0  # t, in units of the kernel, that calls for double precision
 SPENT = 1 - 1e-12  # share of its bound from which a variable is taken to be at it
+
+
+class _Lines:
+    """Codes (number, m) as multiples of few directions, and how their part of the scores is kept by pairs.solve_box.
+
+    Where every direction is some e_j less the mean of all, as in lee-lin-wahba, scores sum to zero: f_j is then the sum over the
+    variables of line j less the mean of all such sums, which is kept beside them.
+    """
+
+    def __init__(self, codes: Array) -> None:
+        number, m = codes.shape
+        place = np.abs(codes).argmax(axis=1)
+        largest = codes[np.arange(number), place]
+        largest[largest == 0] = 1.0
+        # 0.0: no zeros below zero
+        directions, line = np.unique(codes / largest[:, None] + 0.0, axis=0, return_inverse=True)
+        self.line, self.scale = line.ravel(), largest  # (number,)
+        self.square = (directions**2).sum(axis=1)  # (lines,)
+        place = directions.argmax(axis=1)
+        if m > 2 and np.allclose(directions, (m * np.eye(m)[place] - 1) / (m - 1)):
+            mean = np.full_like(place, m)
+            self.sums = np.column_stack([place, mean])
+            self.read = np.tile([m, -m], (len(place), 1)) / (m - 1)
+            self.write = np.tile([m, 1.0], (len(place), 1)) / (m - 1)
+        else:  # the outputs that the direction has a part in, read two by two
+            directions = np.pad(directions, ((0, 0), (0, m % 2)))
+            width = int(np.count_nonzero(directions, axis=1).max())
+            self.sums = np.argsort(directions == 0, axis=1, kind="stable")[:, : width + width % 2]
+            self.read = self.write = np.take_along_axis(directions, self.sums, axis=1)
 
 
 class _Coupled:
@@ -38,17 +69,18 @@ class _Coupled:
         largest: int,
     ) -> None:
         self.kernel, self.y, self.t, self.b, self.alpha = kernel, y, t, b, alpha
-        self.each, self.largest = each, largest
+        self.each, self.largest, self.room = each, largest, min(CACHED, largest)
         self.codes, self.margins, boxes, self.shared = table
         distinct, code = np.unique(self.codes.reshape(-1, self.codes.shape[2]), axis=0, return_inverse=True)
         self.code = code.reshape(self.codes.shape[:2])  # (k, R) number of each row's code
         # products of the codes; the last one, zero, is the slack's
         self.gram = np.pad(distinct @ distinct.T, (0, 1))
+        self.lines = _Lines(distinct)
         self.upper = boxes[y] * weight[:, None]  # (n, R)
         self.beta = self._beta(alpha, y)
         self.scores = np.zeros_like(self.beta)
         self.total = self.beta.sum(axis=1)
-        self.in_set = alpha > 0
+        self.in_set, self.rounds = alpha > 0, 0
         self.diagonal = np.maximum(kernel.diagonal() + t, TINY)
         self._update(self.beta)
 
@@ -105,9 +137,9 @@ class _Coupled:
             found = found[np.argpartition(-violation.ravel()[found], room)[:room]]
         self.in_set.ravel()[found] = True
         chosen = self.in_set.copy()
-        if int(chosen.any(axis=1).sum()) > self.largest:
+        if int(chosen.any(axis=1).sum()) > self.room:
             most = np.where(chosen, violation, -HUGE).max(axis=1)
-            chosen[np.argpartition(-most, self.largest)[self.largest :]] = False
+            chosen[np.argpartition(-most, self.room)[self.room :]] = False
         if self.shared:  # what an example has in use must be there to be given away
             chosen |= (self.alpha > 0) & chosen.any(axis=1, keepdims=True)
         return chosen
@@ -118,6 +150,9 @@ class _Coupled:
         worst = float(violation.max())
         if worst <= 0:
             return False
+        self.rounds += 1
+        if self.rounds % PATIENCE == 0:
+            self.room = min(2 * self.room, self.largest)
         # solved to violation eps the gap is about eps * sum(alpha); never tighter than the outside is worth
         goal = 0.5 * tol * self.primal / max(self.alpha.sum(), TINY * self.primal)
         eps = min(max(goal, 0.1 * worst), 0.3 * worst)
@@ -134,16 +169,17 @@ class _Coupled:
 
     def _solve_box(self, members: Members, chosen: NDArray[np.bool_], eps: float) -> None:
         place, row = np.nonzero(chosen[members])
-        code = self.code[self.y[members[place]], row]
-        order = np.argsort(code, kind="stable")  # variables with the same code side by side
+        code, lines = self.code[self.y[members[place]], row], self.lines
+        order = np.argsort(lines.line[code], kind="stable")  # variables on the same line side by side
         place, row, code = place[order], row[order], code[order]
         example = members[place]
-        codes, starts = np.unique(code, return_index=True)
-        starts, gram = np.append(starts, len(code)), self.gram[np.ix_(codes, codes)]
+        used, starts = np.unique(lines.line[code], return_index=True)
+        forms = lines.square[used], lines.sums[used], lines.read[used], lines.write[used]
         a, z, upper = self.alpha[example, row], self.z[example, row], self.upper[example, row]
         K, h = self._kernel_matrix(members)
         z = z.astype(precision(K, z, eps))
-        solve_box(K, h, place.astype(np.uint64), starts, gram, a, z, upper, eps, 5000 + 10 * len(a))
+        variables = place.astype(np.uint64), lines.scale[code].astype(z.dtype), np.append(starts, len(code))
+        solve_box(K, h, *variables, *forms, a, z, upper, eps, 5000 + 20 * len(a))
         self.alpha[example, row] = a
 
     def _solve_shared(self, members: Members, chosen: NDArray[np.bool_], eps: float) -> None:

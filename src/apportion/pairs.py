@@ -41,11 +41,11 @@ def _both(v, w, H, L, q, room_d, room_e):
 
 
 @jit
-def _advance(z, floor, ceiling, d, row, e, other):
-    """z -= d row + e other; returns the largest |z| of the variables that can follow it."""
+def _read(base, scale, example, p, first, q, second, floor, ceiling, z):
+    """z = base - scale (p first + q second)[example]; returns the largest |z| of the variables that can follow it."""
     largest = z.dtype.type(0.0)
     for t in range(z.size):
-        new = z[t] - (d * row[t] + e * other[t])
+        new = base[t] - scale[t] * (p * first[example[t]] + q * second[example[t]])
         z[t] = new
         new = fmin(fmax(new, floor[t]), ceiling[t])
         largest = fmax(largest, fmax(new, -new))
@@ -56,7 +56,7 @@ def _advance(z, floor, ceiling, d, row, e, other):
 def _gains(z, floor, ceiling, row, h, share, length, loss, gains):
     """gains = (w - q v / H)^2 / (L / H - (q / H)^2), zero where the second step would leave its bounds; returns the largest.
 
-    q = product of the codes * row, so that share = product * v / H and loss = (product / H)^2; length * h = L / H.
+    share * row = q v / H, loss * row^2 = (q / H)^2, length * h = L / H.
     """
     best, least = gains.dtype.type(0.0), gains.dtype.type(ALIKE)
     for t in range(z.size):
@@ -79,9 +79,15 @@ def _first_gradient(z, floor, ceiling, least):
 
 
 @jit
-def _gather(row, example, out):
+def _gather(row, example, scale, out):
     for t in range(out.size):
-        out[t] = row[example[t]]
+        out[t] = scale[t] * row[example[t]]
+
+
+@jit
+def _add(total, d, row, e, other):
+    for t in range(total.size):
+        total[t] += d * row[t] + e * other[t]
 
 
 @jit
@@ -103,66 +109,63 @@ def _move(t, side, step, a, upper, floor, ceiling):
 
 
 @jit
-def solve_box(K, diagonal, example, starts, gram, a, z, upper, eps, max_steps):
-    """Maximise over 0 <= a <= upper until no variable has a gradient of more than eps that it can follow.
+def solve_box(K, diagonal, example, scale, starts, square, sums, read, write, a, z, upper, eps, max_steps):
+    """Maximise over 0 <= a <= upper until no variable has a gradient of more than eps that it can follow; changes a.
 
-    Variables starts[c] .. starts[c + 1] - 1 have code c; they belong to `example` of the kernel matrix K with its `diagonal`.
-    gram (codes, codes) holds the products of the codes. Changes a and z, both (N,); returns the number of steps.
+    Lines take turns, a step of two variables each. Variables starts[l] .. starts[l + 1] - 1 lie on line l, their codes are
+    scale (N,) times its direction, of length square[l]^(1/2); they belong to `example` (N,) of the kernel matrix K with its
+    `diagonal`; z (N,) is their gradient at the start. What their examples' scores have changed by since is kept as few sums, of
+    which line l concerns sums[l]: its direction . f is read[l] . these, and a step adds write[l] to them. So a step
+    costs as much as the line has variables, not all of them.
+
+    Returns the number of steps.
     """
-    size, codes, real, step = a.size, starts.size - 1, K.dtype.type, z.dtype.type
+    size, lines, real, step = a.size, starts.size - 1, K.dtype.type, z.dtype.type
     floor, ceiling, h = np.empty(size, K.dtype), np.empty(size, K.dtype), np.empty(size, K.dtype)
-    row, other, gains = np.zeros(size, K.dtype), np.zeros(size, K.dtype), np.zeros(size, K.dtype)
-    for t in range(size):
-        h[t] = diagonal[example[t]]
-        _mark(t, a, upper, floor, ceiling)
-    largest = np.empty(codes)
-    for c in range(codes):
-        s, t = starts[c], starts[c + 1]
-        largest[c] = _advance(z[s:t], floor[s:t], ceiling[s:t], step(0.0), row[s:t], step(0.0), other[s:t])
-    for steps in range(max_steps):
-        c_i = np.argmax(largest)
-        if largest[c_i] <= eps:
-            return steps
-        s, t = starts[c_i], starts[c_i + 1]
-        i = s + _first_gradient(z[s:t], floor[s:t], ceiling[s:t], largest[c_i])
-        v, H = z[i], max(diagonal[example[i]] * gram[c_i, c_i], TINY)
-        best, c_j, apart, most = real(0.0), -1, -1, 0.0
+    row, gains, now = np.empty(size, K.dtype), np.empty(size, K.dtype), np.empty(size, z.dtype)
+    total = np.zeros((sums.max() + 1, len(K)), z.dtype)
+    for line in range(lines):
+        for t in range(starts[line], starts[line + 1]):
+            h[t] = diagonal[example[t]] * square[line] * scale[t] ** 2
+            _mark(t, a, upper, floor, ceiling)
+    line, quiet, steps = -1, 0, 0
+    while quiet < lines and steps < max_steps:
+        line = line + 1 if line + 1 < lines else 0
+        s, t = starts[line], starts[line + 1]
+        here, side, base, most = example[s:t], scale[s:t], z[s:t], step(0.0)
+        for r in range(0, sums.shape[1], 2):
+            p, q = step(read[line, r]), step(read[line, r + 1])
+            first, second = total[sums[line, r]], total[sums[line, r + 1]]
+            most = _read(base, side, here, p, first, q, second, floor[s:t], ceiling[s:t], now[s:t])
+            base = now[s:t]
+        if most <= eps:
+            quiet += 1
+            continue
+        quiet = 0
+        steps += 1
+        i = s + _first_gradient(now[s:t], floor[s:t], ceiling[s:t], most)
+        v, H, own = now[i], max(h[i], real(TINY)), scale[i] * square[line]
         floor[i], ceiling[i] = 0.0, 0.0  # not its own partner
-        for c in range(codes):  # of those that do not meet this code, only the one with the largest gradient
-            if gram[c_i, c] == 0.0 and largest[c] > most:
-                apart, most = c, largest[c]
-        for c in range(codes):
-            product = gram[c_i, c]
-            if product != 0.0 or c == apart:
-                s, t = starts[c], starts[c + 1]
-                _gather(K[example[i]], example[s:t], row[s:t])
-                share, length, loss = real(product * v / H), real(gram[c, c] / H), real((product / H) ** 2)
-                part = z[s:t], floor[s:t], ceiling[s:t], row[s:t], h[s:t]
-                gain = _gains(*part, share, length, loss, gains[s:t])
-                if gain > best:
-                    best, c_j = gain, c
+        _gather(K[example[i]], here, side, row[s:t])
+        part = now[s:t], floor[s:t], ceiling[s:t], row[s:t], h[s:t]
+        best = _gains(*part, real(own * v / H), real(1.0 / H), real((own / H) ** 2), gains[s:t])
         side_i = 1.0 if v > 0.0 else -1.0
         room_i = upper[i] - a[i] if v > 0.0 else a[i]
-        d, e, j = min(abs(v) / H, room_i), 0.0, -1
-        if c_j >= 0:
-            j = starts[c_j] + first_from(gains[starts[c_j] : starts[c_j + 1]], best)
-            w, L = z[j], max(diagonal[example[j]] * gram[c_j, c_j], TINY)
-            q = K[example[i], example[j]] * gram[c_i, c_j]
+        d, e, j = min(abs(v) / H, room_i), 0.0, i
+        if best > 0.0:
+            j = s + first_from(gains[s:t], best)
+            w, L, q = now[j], max(h[j], real(TINY)), own * row[j]
             side_j = 1.0 if w > q * v / H else -1.0
             room_j = upper[j] - a[j] if side_j > 0.0 else a[j]
             d, e = _both(side_i * v, side_j * w, H, L, side_i * side_j * q, room_i, room_j)
             e = _move(j, side_j, e, a, upper, floor, ceiling)
         d = _move(i, side_i, d, a, upper, floor, ceiling)
-        for c in range(codes):
-            p, q = d * gram[c_i, c], e * gram[c_j, c]
-            if p != 0.0 or q != 0.0 or c == c_i or c == c_j:  # these two have moved, even with a code of zero
-                s, t = starts[c], starts[c + 1]
-                if q != 0.0:
-                    _gather(K[example[j]], example[s:t], other[s:t])
-                largest[c] = _advance(
-                    z[s:t], floor[s:t], ceiling[s:t], step(p), row[s:t], step(q), other[s:t]
-                )
-    return max_steps
+        d, e = d * scale[i], e * scale[j]
+        for r in range(sums.shape[1]):
+            p = write[line, r]
+            if p != 0.0:
+                _add(total[sums[line, r]], step(p * d), K[example[i]], step(p * e), K[example[j]])
+    return steps
 
 
 # ---------------------------------------------------------------- the variables of an example share one bound
