@@ -14,7 +14,7 @@ from sklearn.svm import SVC
 
 import oracles
 from apportion.costs import check_costs
-from apportion.coupled import _Lines
+from apportion.coupled import _Table
 from apportion.dual import solve_kernel, solve_linear
 from apportion.kernels import make_kernel
 from apportion.losses import LOSSES, LossTable, loss_table, value
@@ -255,6 +255,18 @@ def test_a_working_set_that_the_cache_bounds_reaches_the_optimum():
         assert solution.gap <= 1e-3
 
 
+def test_a_working_set_grows_where_it_is_too_small_to_get_on(monkeypatch):
+    X, y = load_digits(return_X_y=True)
+    kernel, y = make_kernel((X[:900] - 5) / 5, gamma=0.01), y[:900]
+    table = loss_table("lee-lin-wahba", check_costs(None, range(10)))
+    monkeypatch.setattr("apportion.coupled.CACHED", 50)
+    solution = solve_kernel(table, kernel, y, np.ones(900), Settings(C=10, tol=1e-3, max_iter=300))
+    assert solution.gap <= 1e-3
+    monkeypatch.setattr("apportion.coupled.PATIENCE", 10**6)
+    solution = solve_kernel(table, kernel, y, np.ones(900), Settings(C=10, tol=1e-3, max_iter=300))
+    assert solution.gap > 1e-3
+
+
 def random_working_set(seed, size=40, rows=4, dtype=np.float64, centred=False):
     """Kernel matrix, codes (opposite, orthogonal and zero ones among them), the code of each row (size, rows), margins."""
     rng = np.random.default_rng(seed)
@@ -286,13 +298,13 @@ def test_pairs_of_variables_reach_the_conditions_of_the_optimum(seed, dtype, cen
     rng, K, codes, code, margins = random_working_set(seed, dtype=dtype, centred=centred)
     upper = rng.choice([0.0, 0.05, 0.5, 5.0], margins.shape)
     start = upper * rng.choice([0.0, 0.3, 1.0], margins.shape)
-    lines, code_of = _Lines(codes), code.ravel()
-    order = np.argsort(lines.line[code_of], kind="stable")
-    line = lines.line[code_of][order]
-    starts = np.searchsorted(line, np.arange(len(lines.square) + 1))
+    table = _Table(codes[None], margins, False)
+    number = table.code[0, code.ravel()]
+    order = np.argsort(table.line[number], kind="stable")
+    starts = np.searchsorted(table.line[number][order], np.arange(len(table.square) + 1))
     example = (order // code.shape[1]).astype(np.uint64)
-    variables = example, lines.scale[code_of][order].astype(dtype), starts
-    forms = lines.square, lines.sums, lines.read, lines.write
+    variables = example, table.scale[number][order].astype(dtype), starts
+    forms = table.square, table.sums, table.read, table.write
     eps = 1e-8 if dtype is np.float64 else 1e-4
 
     def solve(a, most):

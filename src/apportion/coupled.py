@@ -24,26 +24,29 @@ LARGE = 10.0  # t, in units of the kernel, that calls for double precision
 SPENT = 1 - 1e-12  # share of its bound from which a variable is taken to be at it
 
 
-class _Lines:
-    """Codes (number, m) as multiples of few directions, and how their part of the scores is kept by pairs.solve_box.
+class _Table:
+    """A table's codes, and how pairs.py wants them: as numbers, and as multiples of few directions, the lines.
 
     Where every direction is some e_j less the mean of all, as in lee-lin-wahba, scores sum to zero: f_j is then the sum over the
     variables of line j less the mean of all such sums, which is kept beside them.
     """
 
-    def __init__(self, codes: Array) -> None:
-        number, m = codes.shape
-        place = np.abs(codes).argmax(axis=1)
-        largest = codes[np.arange(number), place]
+    def __init__(self, codes: Array, margins: Array, shared: bool) -> None:
+        self.codes, self.margins, self.shared = codes, margins, shared
+        m = codes.shape[2]
+        distinct, code = np.unique(codes.reshape(-1, m), axis=0, return_inverse=True)
+        self.code = code.reshape(codes.shape[:2])  # (k, R) number of each row's code
+        # products of the codes; the last one, zero, is the slack's
+        self.gram = np.pad(distinct @ distinct.T, (0, 1))
+        largest = np.take_along_axis(distinct, np.abs(distinct).argmax(axis=1)[:, None], axis=1)
         largest[largest == 0] = 1.0
-        # 0.0: no zeros below zero
-        directions, line = np.unique(codes / largest[:, None] + 0.0, axis=0, return_inverse=True)
-        self.line, self.scale = line.ravel(), largest  # (number,)
+        # + 0.0: no zeros below zero
+        directions, line = np.unique(distinct / largest + 0.0, axis=0, return_inverse=True)
+        self.line, self.scale = line.ravel(), largest.ravel()  # of each number
         self.square = (directions**2).sum(axis=1)  # (lines,)
         place = directions.argmax(axis=1)
         if m > 2 and np.allclose(directions, (m * np.eye(m)[place] - 1) / (m - 1)):
-            mean = np.full_like(place, m)
-            self.sums = np.column_stack([place, mean])
+            self.sums = np.column_stack([place, np.full_like(place, m)])
             self.read = np.tile([m, -m], (len(place), 1)) / (m - 1)
             self.write = np.tile([m, 1.0], (len(place), 1)) / (m - 1)
         else:  # the outputs that the direction has a part in, read two by two
@@ -60,8 +63,8 @@ class _Coupled:
         self,
         kernel: Kernel,
         y: Members,
-        weight: Array,
-        table: tuple[Array, Array, Array, bool],
+        upper: Array,
+        table: _Table,
         t: float,
         b: Array,
         alpha: Array,
@@ -70,13 +73,7 @@ class _Coupled:
     ) -> None:
         self.kernel, self.y, self.t, self.b, self.alpha = kernel, y, t, b, alpha
         self.each, self.largest, self.room = each, largest, min(CACHED, largest)
-        self.codes, self.margins, boxes, self.shared = table
-        distinct, code = np.unique(self.codes.reshape(-1, self.codes.shape[2]), axis=0, return_inverse=True)
-        self.code = code.reshape(self.codes.shape[:2])  # (k, R) number of each row's code
-        # products of the codes; the last one, zero, is the slack's
-        self.gram = np.pad(distinct @ distinct.T, (0, 1))
-        self.lines = _Lines(distinct)
-        self.upper = boxes[y] * weight[:, None]  # (n, R)
+        self.table, self.upper = table, upper  # (n, R)
         self.beta = self._beta(alpha, y)
         self.scores = np.zeros_like(self.beta)
         self.total = self.beta.sum(axis=1)
@@ -86,9 +83,9 @@ class _Coupled:
 
     def _beta(self, alpha: Array, y: Members) -> Array:
         """(m, n) sum_r alpha_ir codes[y_i, r]."""
-        beta = np.empty((self.codes.shape[2], len(y)))
-        for c in range(len(self.codes)):
-            beta[:, y == c] = (alpha[y == c] @ self.codes[c]).T
+        beta = np.empty((self.table.codes.shape[2], len(y)))
+        for c in range(len(self.table.codes)):
+            beta[:, y == c] = (alpha[y == c] @ self.table.codes[c]).T
         return beta
 
     def _update(self, change: Array) -> None:
@@ -101,11 +98,11 @@ class _Coupled:
         """Primal value and gap, and z (n, R) = margins - codes . f."""
         f = self.scores.T + (self.b + self.t * self.total)
         self.z = np.empty_like(self.alpha)
-        for c in range(len(self.codes)):
+        for c in range(len(self.table.codes)):
             members = self.y == c
-            self.z[members] = self.margins[c] - f[members] @ self.codes[c].T
+            self.z[members] = self.table.margins[c] - f[members] @ self.table.codes[c].T
         slack = self.upper * np.maximum(self.z, 0.0)
-        hinge = float((slack.max(axis=1) if self.shared else slack.sum(axis=1)).sum())
+        hinge = float((slack.max(axis=1) if self.table.shared else slack.sum(axis=1)).sum())
         self.gap = hinge - float((self.alpha * self.z).sum())
         self.primal = 0.5 * float((self.beta * self.scores).sum() + self.t * (self.total**2).sum()) + hinge
 
@@ -115,7 +112,7 @@ class _Coupled:
         With shared slack: by how much it gains on, or loses to, the other rows of the example and the slack, whose z is zero.
         """
         z, used = self.z, self.alpha > 0
-        if not self.shared:
+        if not self.table.shared:
             moving = np.where(z > 0, self.alpha < self.upper, used)
             return np.where(moving, np.abs(z), -np.abs(z))
         bound = self.upper[:, :1]
@@ -140,7 +137,7 @@ class _Coupled:
         if int(chosen.any(axis=1).sum()) > self.room:
             most = np.where(chosen, violation, -HUGE).max(axis=1)
             chosen[np.argpartition(-most, self.room)[self.room :]] = False
-        if self.shared:  # what an example has in use must be there to be given away
+        if self.table.shared:  # what an example has in use must be there to be given away
             chosen |= (self.alpha > 0) & chosen.any(axis=1, keepdims=True)
         return chosen
 
@@ -159,7 +156,7 @@ class _Coupled:
         chosen = self.choose(violation)
         members = np.flatnonzero(chosen.any(axis=1))
         before = self.alpha[members]
-        (self._solve_shared if self.shared else self._solve_box)(members, chosen, eps)
+        (self._solve_shared if self.table.shared else self._solve_box)(members, chosen, eps)
         change = np.zeros_like(self.beta)
         change[:, members] = self._beta(self.alpha[members] - before, self.y[members])
         self.beta += change
@@ -169,16 +166,17 @@ class _Coupled:
 
     def _solve_box(self, members: Members, chosen: NDArray[np.bool_], eps: float) -> None:
         place, row = np.nonzero(chosen[members])
-        code, lines = self.code[self.y[members[place]], row], self.lines
-        order = np.argsort(lines.line[code], kind="stable")  # variables on the same line side by side
+        table = self.table
+        code = table.code[self.y[members[place]], row]
+        order = np.argsort(table.line[code], kind="stable")  # variables on the same line side by side
         place, row, code = place[order], row[order], code[order]
         example = members[place]
-        used, starts = np.unique(lines.line[code], return_index=True)
-        forms = lines.square[used], lines.sums[used], lines.read[used], lines.write[used]
+        used, starts = np.unique(table.line[code], return_index=True)
+        forms = table.square[used], table.sums[used], table.read[used], table.write[used]
         a, z, upper = self.alpha[example, row], self.z[example, row], self.upper[example, row]
         K, h = self._kernel_matrix(members)
         z = z.astype(precision(K, z, eps))
-        variables = place.astype(np.uint64), lines.scale[code].astype(z.dtype), np.append(starts, len(code))
+        variables = place.astype(np.uint64), table.scale[code].astype(z.dtype), np.append(starts, len(code))
         solve_box(K, h, *variables, *forms, a, z, upper, eps, 5000 + 20 * len(a))
         self.alpha[example, row] = a
 
@@ -190,10 +188,10 @@ class _Coupled:
         place, row = place[order], row[order]
         example = members[place]
         starts = np.append(np.unique(number[order], return_index=True)[1], len(number))
-        code = self.code[self.y[example], row].astype(np.uint32)
+        code = self.table.code[self.y[example], row].astype(np.uint32)
         a, z, bound = np.append(self.alpha[example, row], 0.0), self.z[example, row], self.upper[members, 0]
         K, h = self._kernel_matrix(members)
-        z, gram, h = (v.astype(precision(K, z, eps)) for v in (z, self.gram, h))
+        z, gram, h = (v.astype(precision(K, z, eps)) for v in (z, self.table.gram, h))
         solve_shared(K, h, starts, code, gram, a, z, bound, eps, 5000 + 10 * len(a))
         self.alpha[example, row] = a[:-1]
 
@@ -202,7 +200,8 @@ class _Coupled:
         K = self.kernel.block(members, members)
         if self.t > LARGE * self.diagonal.max():  # would drown the kernel in single precision
             K = K.astype(float)
-        return K + K.dtype.type(self.t), self.diagonal[members]
+        K += K.dtype.type(self.t)
+        return K, self.diagonal[members]
 
 
 def solve_table_kernel(
@@ -228,12 +227,13 @@ def solve_table_kernel(
     y = np.repeat(np.arange(k), np.diff(starts))
     b = np.zeros(m) if shift is None else shift
     samples = nested_samples(starts) if alpha is None else [np.arange(n)]
-    alpha = np.zeros((n, R)) if alpha is None else feasible(alpha, boxes[y] * weight[:, None], shared)
-    table, rounds = (codes, margins, boxes, shared), 0
+    upper = boxes[y] * weight[:, None]
+    alpha = np.zeros((n, R)) if alpha is None else feasible(alpha, upper, shared)
+    table, rounds = _Table(codes, margins, shared), 0
     for members in samples:
         last = len(members) == n
         part = kernel if last else kernel.take(members)
-        state = _Coupled(part, y[members], weight[members], table, t, b, alpha[members], each, largest)
+        state = _Coupled(part, y[members], upper[members], table, t, b, alpha[members], each, largest)
         goal = tol if last else max(tol, SAMPLE_TOL)
         while True:
             state.certify()

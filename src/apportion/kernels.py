@@ -38,7 +38,9 @@ class Kernel(Protocol):
 
     def diagonal(self) -> NDArray[np.float64]: ...
 
-    def block(self, rows: Index, cols: Index) -> Block: ...
+    def block(self, rows: Index, cols: Index) -> Block:
+        """A new array, which the caller may write to."""
+        ...
 
     def blocks(self, rows: NDArray[np.intp], cols: Index) -> Iterator[tuple[slice, Block]]: ...
 
@@ -215,7 +217,7 @@ class Pairwise:
 
     def _evaluate(self, left: Any, right: Any) -> Block:
         if callable(self.metric):
-            out: Any = np.asarray(self.metric(left, right, **self.params))
+            out: Any = np.array(self.metric(left, right, **self.params))  # a copy: it may be the user's
             if out.shape != (left.shape[0], right.shape[0]):
                 raise ValueError(
                     f"the callable kernel gave shape {out.shape} for {left.shape[0]} and {right.shape[0]} rows; it must take "
