@@ -77,7 +77,7 @@ class _Coupled:
         self.beta = self._beta(alpha, y)
         self.scores = np.zeros_like(self.beta)
         self.total = self.beta.sum(axis=1)
-        self.in_set, self.rounds = alpha > 0, 0
+        self.in_set, self.rounds, self.eps = alpha > 0, 0, 0.0
         self.diagonal = np.maximum(kernel.diagonal() + t, TINY)
         self._update(self.beta)
 
@@ -150,13 +150,15 @@ class _Coupled:
         self.rounds += 1
         if self.rounds % PATIENCE == 0:
             self.room = min(2 * self.room, self.largest)
-        # solved to violation eps the gap is about eps * sum(alpha); never tighter than the outside is worth
+        # solved to violation eps the gap is at most eps * sum(alpha), and mostly in proportion to the last; where this round cannot
+        # be the last one, no tighter than what is outside the working set is worth
         goal = 0.5 * tol * self.primal / max(self.alpha.sum(), TINY * self.primal)
-        eps = min(max(goal, 0.1 * worst), 0.3 * worst)
+        goal = max(goal, 0.8 * tol * self.primal / self.gap * self.eps)
+        self.eps = min(goal if goal > 0.05 * worst else 0.1 * worst, 0.3 * worst)
         chosen = self.choose(violation)
         members = np.flatnonzero(chosen.any(axis=1))
         before = self.alpha[members]
-        (self._solve_shared if self.table.shared else self._solve_box)(members, chosen, eps)
+        (self._solve_shared if self.table.shared else self._solve_box)(members, chosen, self.eps)
         change = np.zeros_like(self.beta)
         change[:, members] = self._beta(self.alpha[members] - before, self.y[members])
         self.beta += change
