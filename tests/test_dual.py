@@ -14,11 +14,10 @@ from sklearn.svm import SVC
 
 import oracles
 from apportion.costs import check_costs
-from apportion.coupled import _Table
+from apportion.coupled import _Coupled, _Table
 from apportion.dual import solve_kernel, solve_linear
-from apportion.kernels import make_kernel
+from apportion.kernels import Precomputed, make_kernel
 from apportion.losses import LOSSES, LossTable, loss_table, value
-from apportion.pairs import solve_box, solve_shared
 from apportion.solution import Settings
 from apportion.threads import threads
 
@@ -291,70 +290,59 @@ def gradient(K, codes, code, margins, a):
     return z
 
 
+@pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("centred", [False, True])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("seed", range(3))
-def test_pairs_of_variables_reach_the_conditions_of_the_optimum(seed, dtype, centred):
+def test_pairs_of_transfers_reach_the_conditions_of_the_optimum(seed, dtype, centred, shared):
     rng, K, codes, code, margins = random_working_set(seed, dtype=dtype, centred=centred)
-    upper = rng.choice([0.0, 0.05, 0.5, 5.0], margins.shape)
-    start = upper * rng.choice([0.0, 0.3, 1.0], margins.shape)
-    table = _Table(codes[None], margins, False)
-    number = table.code[0, code.ravel()]
-    order = np.argsort(table.line[number], kind="stable")
-    starts = np.searchsorted(table.line[number][order], np.arange(len(table.square) + 1))
-    example = (order // code.shape[1]).astype(np.uint64)
-    variables = example, table.scale[number][order].astype(dtype), starts
-    forms = table.square, table.sums, table.read, table.write
-    eps = 1e-8 if dtype is np.float64 else 1e-4
-
-    def solve(a, most):
-        z = gradient(K, codes, code, margins, a).ravel()[order].astype(dtype)
-        found, h = a.ravel()[order], np.diag(K).astype(float)
-        steps = solve_box(K, h, *variables, *forms, found, z, upper.ravel()[order], eps, most)
-        result = np.empty_like(found)
-        result[order] = found
-        return result.reshape(a.shape), steps
-
-    found, steps = solve(start, 10**6)
-    assert 0 < steps < 10**6
-    assert np.all(found >= 0) and np.all(found <= upper)
-    true = gradient(K, codes, code, margins, found)
-    assert np.all(true[found < upper] <= 2 * eps)
-    assert np.all(true[found > 0] >= -2 * eps)
-    assert solve(found, 9)[1] in (0, 1)
-
-
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("seed", range(3))
-def test_pairs_of_steps_within_examples_reach_the_conditions_of_the_optimum(seed, dtype):
-    rng, K, codes, code, margins = random_working_set(seed, dtype=dtype)
     size, rows = code.shape
-    bound = rng.choice([0.05, 0.5, 5.0], size)
-    start = (
-        bound[:, None] * rng.dirichlet(np.ones(rows + 1), size)[:, :rows] * rng.integers(0, 2, (size, rows))
+    chosen = rng.random((size, rows)) < 0.8
+    upper = rng.choice([0.0, 0.05, 0.5, 5.0], (size, 1 if shared else rows)) * np.ones((size, rows))
+    share = (
+        rng.dirichlet(np.ones(rows + 1), size)[:, :rows] if shared else rng.choice([0.3, 1.0], upper.shape)
     )
-    has = np.arange(rows) < np.sort(rng.integers(1, rows + 1, size))[::-1, None]  # fewer and fewer variables
-    start *= has
-    example, row = np.nonzero(has.T)[::-1]
-    starts = np.append(0, np.cumsum(has.sum(axis=0)))
-    z = gradient(K, codes, code, margins, start)[example, row]
-    a = np.append(start[example, row], 0.0)
+    start = upper * share * rng.integers(0, 2, upper.shape) * chosen
+    # every example a class of its own
+    state = _Coupled(
+        Precomputed(K, np.arange(size), dtype),
+        np.arange(size),
+        upper,
+        _Table(codes[code], margins, shared),
+        0.0,
+        np.zeros(codes.shape[1]),
+        start.copy(),
+        map,
+        size,
+    )
+    state.certify()
+    assert_allclose(state.z, gradient(K, codes, code, margins, start), atol=1e-4)
     eps = 1e-8 if dtype is np.float64 else 1e-4
-    gram = np.pad(codes @ codes.T, (0, 1))
-    variable = code[example, row].astype(np.uint64)
-    steps = solve_shared(K, np.diag(K).astype(float), starts, variable, gram, a, z, bound, eps, 10**6)
-    assert 0 < steps < 10**6
-    found = np.zeros((size, rows))
-    found[example, row] = a[:-1]
-    assert np.all(found >= 0) and np.all(found.sum(axis=1) <= bound * (1 + 1e-12))
+    some, found = np.flatnonzero(chosen.any(axis=1)), start
+    for _ in range(20):  # a call ends after so many steps, near the optimum or not
+        state._solve(some, chosen, eps)
+        if np.array_equal(found, state.alpha):
+            break
+        found = state.alpha.copy()
+        state.scores[:] = 0.0
+        state._update(state._beta(found, state.y))
+        state.certify()
+    else:
+        pytest.fail("it does not come to an end")
+    assert np.any(found != start) and np.all(found >= 0) and np.all(found[~chosen] == 0)
     true = gradient(K, codes, code, margins, found)
-    assert_allclose(z, true[example, row], atol=eps)
-    for i in range(size):
-        some = found[i] > 0
-        low = min(true[i][some], default=np.inf)
+    if not shared:
+        assert np.all(found <= upper)
+        assert np.all(true[chosen & (found < upper)] <= 2 * eps)
+        assert np.all(true[found > 0] >= -2 * eps)
+        return
+    bound = upper[:, 0]
+    assert np.all(found.sum(axis=1) <= bound * (1 + 1e-12))
+    for i in some[bound[some] > 0]:
+        low = min(true[i][found[i] > 0], default=np.inf)
         if found[i].sum() < bound[i] * (1 - 1e-9):
             low = min(low, 0.0)
-        assert max(0.0, *true[i][has[i]]) <= low + 2 * eps
+        assert max(0.0, *true[i][chosen[i]]) <= low + 2 * eps
 
 
 def test_coupled_tables_on_more_outputs_than_a_cache_line_holds():

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from .coordinate import HUGE, TINY, feasible
 from .kernels import Kernel
-from .pairs import solve_box, solve_shared
+from .pairs import NOTHING, solve_pairs
 from .solution import Array, Watch, relative
 from .threads import Each
 from .working_sets import SAMPLE_TOL, Members, nested_samples, panel, precision
@@ -25,7 +25,7 @@ SPENT = 1 - 1e-12  # share of its bound from which a variable is taken to be at 
 
 
 class _Table:
-    """A table's codes, and how pairs.py wants them: as numbers, and as multiples of few directions, the lines.
+    """A table's codes, and those of the transfers of pairs.py: as multiples of few directions, the lines.
 
     Where every direction is some e_j less the mean of all, as in lee-lin-wahba, scores sum to zero: f_j is then the sum over the
     variables of line j less the mean of all such sums, which is kept beside them.
@@ -33,16 +33,20 @@ class _Table:
 
     def __init__(self, codes: Array, margins: Array, shared: bool) -> None:
         self.codes, self.margins, self.shared = codes, margins, shared
-        m = codes.shape[2]
-        distinct, code = np.unique(codes.reshape(-1, m), axis=0, return_inverse=True)
-        self.code = code.reshape(codes.shape[:2])  # (k, R) number of each row's code
-        # products of the codes; the last one, zero, is the slack's
-        self.gram = np.pad(distinct @ distinct.T, (0, 1))
-        largest = np.take_along_axis(distinct, np.abs(distinct).argmax(axis=1)[:, None], axis=1)
+        k, R, m = codes.shape
+        # from the slack, row R, whose code is zero; where it is shared also from row to row
+        to, off = np.triu_indices(R + 1, 1) if shared else (np.arange(R), np.full(R, R))
+        padded = np.pad(codes, ((0, 0), (0, 1), (0, 0)))
+        moves = (padded[:, to] - padded[:, off]).reshape(-1, m)
+        largest = np.take_along_axis(moves, np.abs(moves).argmax(axis=1)[:, None], axis=1)
         largest[largest == 0] = 1.0
-        # + 0.0: no zeros below zero
-        directions, line = np.unique(distinct / largest + 0.0, axis=0, return_inverse=True)
-        self.line, self.scale = line.ravel(), largest.ravel()  # of each number
+        moves = (
+            np.ascontiguousarray(moves / largest) + 0.0
+        )  # no zeros below zero: rows are compared byte by byte
+        _, some, line = np.unique(moves.view(f"V{8 * m}").ravel(), return_index=True, return_inverse=True)
+        directions = moves[some]
+        self.line, self.scale = np.zeros((k, R + 1, R + 1), np.intp), np.zeros((k, R + 1, R + 1))
+        self.line[:, to, off], self.scale[:, to, off] = line.reshape(k, -1), largest.reshape(k, -1)
         self.square = (directions**2).sum(axis=1)  # (lines,)
         place = directions.argmax(axis=1)
         if m > 2 and np.allclose(directions, (m * np.eye(m)[place] - 1) / (m - 1)):
@@ -158,7 +162,7 @@ class _Coupled:
         chosen = self.choose(violation)
         members = np.flatnonzero(chosen.any(axis=1))
         before = self.alpha[members]
-        (self._solve_shared if self.table.shared else self._solve_box)(members, chosen, self.eps)
+        self._solve(members, chosen, self.eps)
         change = np.zeros_like(self.beta)
         change[:, members] = self._beta(self.alpha[members] - before, self.y[members])
         self.beta += change
@@ -166,36 +170,49 @@ class _Coupled:
         self._update(change)
         return True
 
-    def _solve_box(self, members: Members, chosen: NDArray[np.bool_], eps: float) -> None:
-        place, row = np.nonzero(chosen[members])
-        table = self.table
-        code = table.code[self.y[members[place]], row]
-        order = np.argsort(table.line[code], kind="stable")  # variables on the same line side by side
-        place, row, code = place[order], row[order], code[order]
-        example = members[place]
-        used, starts = np.unique(table.line[code], return_index=True)
-        forms = table.square[used], table.sums[used], table.read[used], table.write[used]
-        a, z, upper = self.alpha[example, row], self.z[example, row], self.upper[example, row]
+    def _solve(self, members: Members, chosen: NDArray[np.bool_], eps: float) -> None:
+        """Maximise over the chosen variables of the members."""
+        table, R = self.table, chosen.shape[1]
+        at, row = np.nonzero(chosen[members])
+        example, N = members[at], len(at)
+        alpha, upper = self.alpha[example, row], self.upper[example, row]
+        if table.shared:  # a: all variables, then what each example has left
+            bound = self.upper[members, 0]
+            rest = bound - np.bincount(at, alpha, len(members))
+            a = np.append(alpha, np.where(rest > NOTHING * bound, rest, 0.0))
+            pairs = [(np.arange(N), N + at)]
+            for apart in range(1, R):
+                one = np.flatnonzero(at[apart:] == at[:-apart])
+                if not len(one):
+                    break
+                pairs.append((one, one + apart))
+            target, source = np.concatenate([p[0] for p in pairs]), np.concatenate([p[1] for p in pairs])
+            owner = at[target]
+        else:  # all variables, then what each has left
+            bound, a = upper, np.append(alpha, upper - alpha)
+            target = owner = np.arange(N)
+            source = N + target
+        rows = np.append(row, np.full(len(a) - N, R))
+        z = np.append(self.z[example, row], np.zeros(len(a) - N))
+        kind = self.y[example[target]], rows[target], rows[source]
+        order = np.argsort(table.line[kind], kind="stable")  # on the same line side by side
+        target, source, owner, kind = (
+            target[order],
+            source[order],
+            owner[order],
+            tuple(v[order] for v in kind),
+        )
+        lines, starts = np.unique(table.line[kind], return_index=True)
+        forms = table.square[lines], table.sums[lines], table.read[lines], table.write[lines]
+        own = np.argsort(owner, kind="stable")
+        first = np.searchsorted(owner[own], np.arange(len(bound) + 1))
         K, h = self._kernel_matrix(members)
-        z = z.astype(precision(K, z, eps))
-        variables = place.astype(np.uint64), table.scale[code].astype(z.dtype), np.append(starts, len(code))
-        solve_box(K, h, *variables, *forms, a, z, upper, eps, 5000 + 20 * len(a))
-        self.alpha[example, row] = a
-
-    def _solve_shared(self, members: Members, chosen: NDArray[np.bool_], eps: float) -> None:
-        members = members[np.argsort(-chosen[members].sum(axis=1), kind="stable")]  # many rows first
-        place, row = np.nonzero(chosen[members])
-        number = np.arange(len(place)) - np.searchsorted(place, place)  # 0, 1, ... within each example
-        order = np.argsort(number, kind="stable")
-        place, row = place[order], row[order]
-        example = members[place]
-        starts = np.append(np.unique(number[order], return_index=True)[1], len(number))
-        code = self.table.code[self.y[example], row].astype(np.uint32)
-        a, z, bound = np.append(self.alpha[example, row], 0.0), self.z[example, row], self.upper[members, 0]
-        K, h = self._kernel_matrix(members)
-        z, gram, h = (v.astype(precision(K, z, eps)) for v in (z, self.table.gram, h))
-        solve_shared(K, h, starts, code, gram, a, z, bound, eps, 5000 + 10 * len(a))
-        self.alpha[example, row] = a[:-1]
+        real = precision(K, z, eps)
+        z, scale = (z[target] - z[source]).astype(real), table.scale[kind].astype(real)
+        transfers = at[target].astype(np.uint64), scale, target, source, z, np.append(starts, len(z))
+        solve_pairs(K, h, *transfers, *forms, owner, first, own, a, bound, eps, 5000 + 20 * len(z))
+        # at the bound itself where nothing is left
+        self.alpha[example, row] = a[:N] if table.shared else np.where(a[N:] > 0, a[:N], upper)
 
     def _kernel_matrix(self, members: Members) -> tuple[Array, Array]:
         """K + t of the members, and its diagonal."""
