@@ -60,6 +60,11 @@ class _Table:
             self.read = self.write = np.take_along_axis(directions, self.sums, axis=1)
 
 
+def _order(values: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Stable argsort of small numbers, of which numpy sorts 16 bits far faster than 64."""
+    return np.argsort(values.astype(np.min_scalar_type(values.max())), kind="stable")
+
+
 class _Coupled:
     """A table on a sample of the examples: scores, duals, certificate, and the rounds that improve them."""
 
@@ -195,7 +200,7 @@ class _Coupled:
         rows = np.append(row, np.full(len(a) - N, R))
         z = np.append(self.z[example, row], np.zeros(len(a) - N))
         kind = self.y[example[target]], rows[target], rows[source]
-        order = np.argsort(table.line[kind], kind="stable")  # on the same line side by side
+        order = _order(table.line[kind])  # on the same line side by side
         target, source, owner, kind = (
             target[order],
             source[order],
@@ -204,7 +209,7 @@ class _Coupled:
         )
         lines, starts = np.unique(table.line[kind], return_index=True)
         forms = table.square[lines], table.sums[lines], table.read[lines], table.write[lines]
-        own = np.argsort(owner, kind="stable")
+        own = _order(owner)
         first = np.searchsorted(owner[own], np.arange(len(bound) + 1))
         K, h = self._kernel_matrix(members)
         real = precision(K, z, eps)

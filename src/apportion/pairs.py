@@ -83,9 +83,12 @@ def _gather(row, example, scale, out):
 
 
 @jit
-def _add(total, d, row, e, other):
-    for t in range(total.size):
-        total[t] += d * row[t] + e * other[t]
+def _add(first, second, p, q, d, row, e, other):
+    """first += p (d row + e other), second += q (d row + e other)."""
+    for t in range(first.size):
+        change = d * row[t] + e * other[t]
+        first[t] += p * change
+        second[t] += q * change
 
 
 @jit
@@ -189,8 +192,8 @@ def solve_pairs(
             for t in range(first[o], first[o + 1]):
                 _mark(own[t], a, target, source, floor, ceiling)
         d, e = d * scale[i], e * scale[j]
-        for r in range(sums.shape[1]):
-            p = write[line, r]
-            if p != 0.0:
-                _add(total[sums[line, r]], step(p * d), K[example[i]], step(p * e), K[example[j]])
+        for r in range(0, sums.shape[1], 2):
+            p, q = step(write[line, r]), step(write[line, r + 1])
+            one, two = total[sums[line, r]], total[sums[line, r + 1]]
+            _add(one, two, p, q, step(d), K[example[i]], step(e), K[example[j]])
     return steps
