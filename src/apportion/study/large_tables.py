@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..persist import write_whole
-from .large import COUPLED, COUPLED_CLASSES
+from .large import COUPLED, SLOW_CLASSES
 from .methods import METHODS
 from .superclass_tables import write_into
 from .verdict import Ranking, markdown, plot_ranks, rank
@@ -218,8 +218,8 @@ def page_text(entries: Sequence[Entry]) -> str:
     for title, some in (
         ("Two classes, with the methods for two classes only", [e for e in entries if e["k"] == 2]),
         (
-            f"Three to {COUPLED_CLASSES} classes, with the coupled machines",
-            [e for e in entries if 3 <= e["k"] <= COUPLED_CLASSES],
+            f"Three to {SLOW_CLASSES} classes, with all coupled machines",
+            [e for e in entries if 3 <= e["k"] <= SLOW_CLASSES],
         ),
     ):
         there = [m for m in everywhere(some) if not (m in COUPLED and "Two" in title)] if some else []
