@@ -18,6 +18,8 @@ ORDER = (
     "threads",
     "_jit",
     "kernels",
+    "smo",
+    "panels",
     "working_sets",
     "smoothing",
     "newton",

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from .coordinate import HUGE, TINY, feasible
 from .kernels import Kernel
 from .pairs import NOTHING, solve_pairs
+from .panels import SAMPLE_TOL, Members, nested_samples, panel, precision
 from .solution import Array, Watch, relative
 from .threads import Each
-from .working_sets import SAMPLE_TOL, Members, nested_samples, panel, precision
 
 ROOM = 500  # for violators in the first working set
 CACHED = 2700  # examples in a working set at first: their kernel matrix, 30 MB, fits into the cache that cores share

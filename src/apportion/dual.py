@@ -29,6 +29,7 @@ from . import coordinate, coupled, newton, working_sets
 from .kernels import Kernel, Precomputed, make_kernel
 from .losses import LossTable
 from .multipliers import free_intercept
+from .panels import panel
 from .parts import Binary, binary_parts, gather, spread
 from .solution import Array, Settings, Solution, relative
 from .threads import Each, threads
@@ -167,7 +168,7 @@ def _coupled_kernel(
         """K beta (n, m) and beta' K beta."""
         rows = np.flatnonzero(beta.any(axis=1))
         scores = np.zeros((beta.shape[1], len(beta)))
-        working_sets.panel(sorted_kernel, rows, -beta[rows].T, np.arange(beta.shape[1]), scores, each)
+        panel(sorted_kernel, rows, -beta[rows].T, np.arange(beta.shape[1]), scores, each)
         return scores.T, float((beta * scores.T).sum())
 
     begin = None if start is None else start[order]

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ._jit import fmax, jit
-from .working_sets import NEAREST, NEVER, smo
+from .smo import NEAREST, NEVER, smo
 
 Array = NDArray[np.float64]
 

@@ -7,7 +7,7 @@ For output j, with s = sign, mu = margin, U = upper bound of example i, b_j the 
     ... - 1/2 t (sum_i beta_i)^2              penalised intercept: t = intercept_scaling^2; none: t = 0
 
 The last two are the first with one dummy example more, whose kernel is t with itself and zero with all others: its beta is
--sum_i beta_i. So one pairwise solver (SMO with second-order choice) serves the three.
+-sum_i beta_i. So one pairwise solver, smo.py, serves the three.
 
 State: E[j, i] = s_i mu_i - (K beta_j)_i. Example i violates its conditions when beta_i can grow and E_i > b, or shrink and E_i < b.
 
@@ -24,26 +24,15 @@ No matrix of size n x n is stored. Tiles have fixed sizes: the result does not d
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ._jit import NOWHERE, first_from, fmax, jit
-from .kernels import COLUMNS, ROWS, Kernel, Remembered
+from ._jit import fmax, jit
+from .kernels import Kernel
+from .panels import SAMPLE_TOL, WHOLE, Members, nested_samples, panel, precision
+from .smo import NEVER, NO_INVERSE, smo
 from .solution import Array, Watch
 from .threads import Each
-
-Members = NDArray[np.intp]
-
-NEVER = -1e30  # added to E it keeps an example from being chosen
-BLOCK = 512  # examples a partial maximum is kept for
-NEAREST = 1e-12  # |phi_i - phi_t|^2 is taken to be no less
-ROUNDING = 1e-5  # of float32 numbers after many steps, as a share of the largest
-NO_INVERSE = np.empty((0, 0), np.float32)
-WHOLE = 400  # samples up to about this size are solved with their whole kernel matrix
-GROWTH = 4  # each sample is this much larger than the one before
-SAMPLE_TOL = 0.1  # relative gap at which a sample has taught enough
 
 
 @dataclass
@@ -67,136 +56,6 @@ class BinaryOutputs:
     @property
     def labels(self) -> Members:
         return np.repeat(np.arange(len(self.starts) - 1), np.diff(self.starts))
-
-
-# ---------------------------------------------------------------- in cache: one output on its working set
-
-
-@jit
-def _largest(E, grow, shrink):
-    high = low = E.dtype.type(NEVER)
-    for t in range(E.size):
-        high = fmax(high, E[t] + grow[t])
-        low = fmax(low, shrink[t] - E[t])
-    return high, low
-
-
-@jit
-def _gains(E, row, diagonal, shrink, top, diagonal_i, gains):
-    """Increase of the dual with each partner t of i, (E_i - E_t)^2 / |phi_i - phi_t|^2; returns the largest.
-
-    In the precision of the kernel row: the division is most of the work, and in single precision twice as fast.
-    """
-    best, nearest = gains.dtype.type(0.0), gains.dtype.type(NEAREST)
-    nothing = E.dtype.type(0.0)
-    for t in range(E.size):
-        gains[t] = fmax(top - E[t] + shrink[t], nothing)
-    for t in range(E.size):
-        gains[t] *= gains[t] / fmax(diagonal_i + diagonal[t] - (row[t] + row[t]), nearest)
-        best = fmax(best, gains[t])
-    return best
-
-
-@jit
-def _gains_by_product(E, inverse, shrink, top, gains):
-    """The same from inverse_t = 1 / |phi_i - phi_t|^2."""
-    best, nothing = gains.dtype.type(0.0), E.dtype.type(0.0)
-    for t in range(E.size):
-        gains[t] = fmax(top - E[t] + shrink[t], nothing)
-    for t in range(E.size):
-        gains[t] *= gains[t] * inverse[t]
-        best = fmax(best, gains[t])
-    return best
-
-
-@jit
-def _first(E, added, top):
-    """The first t with E_t + added_t >= top, in vector code: no way out of the loop."""
-    first = np.int32(NOWHERE)
-    for t in range(E.size):
-        here = np.int32(t) if E[t] + added[t] >= top else np.int32(NOWHERE)
-        first = here if here < first else first
-    return first
-
-
-@jit
-def _move(E, row_i, row_j, grow, shrink, step):
-    """E after beta_i += step, beta_j -= step, and its new extremes."""
-    high = low = E.dtype.type(NEVER)
-    for t in range(E.size):
-        e = E[t] - step * (row_i[t] - row_j[t])
-        E[t] = e
-        high = fmax(high, e + grow[t])
-        low = fmax(low, shrink[t] - e)
-    return high, low
-
-
-@jit
-def smo(K, diagonal, beta, E, lower, upper, eps, max_steps, inverse):
-    """Maximise over beta with sum(beta) kept, until no pair violates by more than eps. Changes beta and E.
-
-    `inverse` (n, n) holds 1 / |phi_i - phi_t|^2 where one matrix serves many problems, else `NO_INVERSE`.
-    """
-    n = beta.size
-    blocks = (n + BLOCK - 1) // BLOCK
-    real = E.dtype.type
-    grow = np.empty(n, E.dtype)
-    shrink = np.empty(n, E.dtype)
-    for t in range(n):
-        grow[t] = 0.0 if beta[t] < upper[t] else NEVER
-        shrink[t] = 0.0 if beta[t] > lower[t] else NEVER
-    high = np.empty(blocks, E.dtype)
-    low = np.empty(blocks, E.dtype)
-    gains = np.empty(n, K.dtype)
-    own = diagonal.astype(K.dtype)
-    for q in range(blocks):
-        a, z = q * BLOCK, min(n, q * BLOCK + BLOCK)
-        high[q], low[q] = _largest(E[a:z], grow[a:z], shrink[a:z])
-    steps = 0
-    while steps < max_steps:
-        q = np.argmax(high)
-        top = high[q]
-        if top + np.max(low) <= eps:
-            break
-        a, z = q * BLOCK, min(n, q * BLOCK + BLOCK)
-        i = a + _first(E[a:z], grow[a:z], top)
-        row_i = K[i]
-        best, q = 0.0, -1
-        for p in range(blocks):
-            if top + low[p] > 0.0:
-                a, z = p * BLOCK, min(n, p * BLOCK + BLOCK)
-                if inverse.size:
-                    gain = _gains_by_product(E[a:z], inverse[i, a:z], shrink[a:z], top, gains[a:z])
-                else:
-                    gain = _gains(E[a:z], row_i[a:z], own[a:z], shrink[a:z], top, own[i], gains[a:z])
-                if gain > best:
-                    best, q = gain, p
-        if q < 0:
-            break
-        a, z = q * BLOCK, min(n, q * BLOCK + BLOCK)
-        j = a + first_from(gains[a:z], best)
-        step = (top - E[j]) / max(diagonal[i] + diagonal[j] - 2.0 * row_i[j], NEAREST)
-        room_i, room_j = upper[i] - beta[i], beta[j] - lower[j]
-        step = min(step, min(room_i, room_j))
-        beta[i] = upper[i] if step == room_i else beta[i] + step
-        beta[j] = lower[j] if step == room_j else beta[j] - step
-        for t in (i, j):
-            grow[t] = 0.0 if beta[t] < upper[t] else NEVER
-            shrink[t] = 0.0 if beta[t] > lower[t] else NEVER
-        row_j = K[j]
-        for p in range(blocks):
-            a, z = p * BLOCK, min(n, p * BLOCK + BLOCK)
-            high[p], low[p] = _move(E[a:z], row_i[a:z], row_j[a:z], grow[a:z], shrink[a:z], real(step))
-        steps += 1
-    return steps
-
-
-def precision(K: NDArray[Any], gradient: Array, eps: float) -> Any:
-    """Of the gradient while a working set is solved to eps: that of its kernel matrix K, unless rounding could come near eps."""
-    return K.dtype if eps > ROUNDING * np.abs(gradient).max() else gradient.dtype
-
-
-# ---------------------------------------------------------------- over all examples
 
 
 @jit
@@ -270,76 +129,6 @@ def _scan(beta, E, b, starts, sign, margin, box, weight, violation):
         used += of_class[3]
         worst = max(worst, of_class[4])
     return gap, hinge, quadratic, used, worst
-
-
-@jit
-def _axpy4(total, v0, v1, v2, v3, p0, p1, p2, p3):
-    for c in range(total.size):
-        total[c] += v0 * p0[c] + v1 * p1[c] + v2 * p2[c] + v3 * p3[c]
-
-
-@jit
-def _axpy(total, v, p):
-    for c in range(total.size):
-        total[c] += v * p[c]
-
-
-@jit
-def _apply(step, block, places, width, E, outputs, start):
-    """E[outputs, start : start + width] -= step @ block[places, :width].
-
-    Zeros of step are skipped: an output changes few of the rows.
-    """
-    total = np.empty(width)  # float32 blocks are summed up in double, four rows at a time
-    changed = np.empty(places.size, np.int64)
-    for r in range(outputs.size):
-        v, count = step[r], 0
-        for q in range(v.size):
-            if v[q] != 0.0:
-                changed[count] = q
-                count += 1
-        if count == 0:
-            continue
-        total[:] = 0.0
-        q = 0
-        while q + 4 <= count:
-            q0, q1, q2, q3 = changed[q], changed[q + 1], changed[q + 2], changed[q + 3]
-            k0, k1 = block[places[q0], :width], block[places[q1], :width]
-            k2, k3 = block[places[q2], :width], block[places[q3], :width]
-            _axpy4(total, v[q0], v[q1], v[q2], v[q3], k0, k1, k2, k3)
-            q += 4
-        while q < count:
-            _axpy(total, v[changed[q]], block[places[changed[q]], :width])
-            q += 1
-        target = E[outputs[r], start : start + width]
-        for c in range(width):
-            target[c] -= total[c]
-
-
-def panel(kernel: Kernel, rows: Members, step: Array, outputs: Members, E: Array, each: Each) -> None:
-    """E[outputs] -= step @ K[rows], tile by tile; each kernel value is computed, or read from the cache, once for all outputs."""
-    step = step.astype(kernel.dtype)
-    cache = kernel if isinstance(kernel, Remembered) else None
-    new = kept = np.empty(0, np.intp)
-    if cache is not None:
-        new = cache.reserve(rows)
-        kept = cache.slot[rows]
-        order = np.argsort(kept < 0, kind="stable")  # what the cache holds comes first
-        rows, step, kept = rows[order], step.take(order, axis=1), kept[kept >= 0]
-    places = np.arange(ROWS)
-
-    def one(start: int) -> None:
-        cols = slice(start, min(start + COLUMNS, kernel.n))
-        width = cols.stop - start
-        if cache is not None:
-            tile = cache.fill(new, cols)
-            for r in range(0, len(kept), ROWS):
-                slots = kept[r : r + ROWS]
-                _apply(step[:, r : r + len(slots)], tile, slots, width, E, outputs, start)
-        for at, block in kernel.blocks(rows[len(kept) :], cols):
-            _apply(step[:, len(kept) :][:, at], block, places[: len(block)], width, E, outputs, start)
-
-    list(each(one, range(0, kernel.n, COLUMNS)))
 
 
 class _Sample:
@@ -463,19 +252,6 @@ class _Sample:
                 step[r, np.searchsorted(rows, members)] = delta
             panel(self.problem.kernel, rows, step, outputs, self.E, self.each)
         self.scan(outputs)
-
-
-def nested_samples(starts: Members) -> list[Members]:
-    """Index sets, each holding the one before, with the class shares of the whole; the last is everything."""
-    rng = np.random.default_rng(0)
-    orders = [rng.permutation(np.arange(a, z)) for a, z in zip(starts[:-1], starts[1:], strict=True)]
-    n = int(starts[-1])
-    sizes = [n]
-    while sizes[0] > 1.5 * WHOLE:
-        sizes.insert(0, max(sizes[0] // GROWTH, WHOLE))
-    return [
-        np.sort(np.concatenate([order[: -(-len(order) * size // n)] for order in orders])) for size in sizes
-    ]
 
 
 def solve_binary_outputs(
