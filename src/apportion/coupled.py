@@ -40,9 +40,8 @@ class _Table:
         moves = (padded[:, to] - padded[:, off]).reshape(-1, m)
         largest = np.take_along_axis(moves, np.abs(moves).argmax(axis=1)[:, None], axis=1)
         largest[largest == 0] = 1.0
-        moves = (
-            np.ascontiguousarray(moves / largest) + 0.0
-        )  # no zeros below zero: rows are compared byte by byte
+        # rows are compared byte by byte; + 0.0: no zeros below zero
+        moves = np.ascontiguousarray(moves / largest) + 0.0
         _, some, line = np.unique(moves.view(f"V{8 * m}").ravel(), return_index=True, return_inverse=True)
         directions = moves[some]
         self.line, self.scale = np.zeros((k, R + 1, R + 1), np.intp), np.zeros((k, R + 1, R + 1))
@@ -58,6 +57,20 @@ class _Table:
             width = int(np.count_nonzero(directions, axis=1).max())
             self.sums = np.argsort(directions == 0, axis=1, kind="stable")[:, : width + width % 2]
             self.read = self.write = np.take_along_axis(directions, self.sums, axis=1)
+
+
+def _transfers(at: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Targets and sources where examples share their slack: to each of N variables from what its example has left, and between two.
+
+    `at` (N,), growing, is the example of each variable; what is left of example i has the number N + i.
+    """
+    target, source = [np.arange(len(at))], [len(at) + at]
+    apart = 1
+    while len(one := np.flatnonzero(at[apart:] == at[:-apart])):
+        target.append(one)
+        source.append(one + apart)
+        apart += 1
+    return np.concatenate(target), np.concatenate(source)
 
 
 def _order(values: NDArray[np.intp]) -> NDArray[np.intp]:
@@ -181,39 +194,30 @@ class _Coupled:
         at, row = np.nonzero(chosen[members])
         example, N = members[at], len(at)
         alpha, upper = self.alpha[example, row], self.upper[example, row]
-        if table.shared:  # a: all variables, then what each example has left
+        # a: all variables, then what each of them, or with shared slack each example, has left
+        if table.shared:
             bound = self.upper[members, 0]
             rest = bound - np.bincount(at, alpha, len(members))
             a = np.append(alpha, np.where(rest > NOTHING * bound, rest, 0.0))
-            pairs = [(np.arange(N), N + at)]
-            for apart in range(1, R):
-                one = np.flatnonzero(at[apart:] == at[:-apart])
-                if not len(one):
-                    break
-                pairs.append((one, one + apart))
-            target, source = np.concatenate([p[0] for p in pairs]), np.concatenate([p[1] for p in pairs])
+            target, source = _transfers(at)
             owner = at[target]
-        else:  # all variables, then what each has left
+        else:
             bound, a = upper, np.append(alpha, upper - alpha)
             target = owner = np.arange(N)
             source = N + target
         rows = np.append(row, np.full(len(a) - N, R))
         z = np.append(self.z[example, row], np.zeros(len(a) - N))
-        kind = self.y[example[target]], rows[target], rows[source]
-        order = _order(table.line[kind])  # on the same line side by side
-        target, source, owner, kind = (
-            target[order],
-            source[order],
-            owner[order],
-            tuple(v[order] for v in kind),
-        )
-        lines, starts = np.unique(table.line[kind], return_index=True)
+        line = table.line[self.y[example[target]], rows[target], rows[source]]
+        order = _order(line)  # on the same line side by side
+        target, source, owner = target[order], source[order], owner[order]
+        lines, starts = np.unique(line[order], return_index=True)
         forms = table.square[lines], table.sums[lines], table.read[lines], table.write[lines]
         own = _order(owner)
         first = np.searchsorted(owner[own], np.arange(len(bound) + 1))
         K, h = self._kernel_matrix(members)
         real = precision(K, z, eps)
-        z, scale = (z[target] - z[source]).astype(real), table.scale[kind].astype(real)
+        scale = table.scale[self.y[example[target]], rows[target], rows[source]].astype(real)
+        z = (z[target] - z[source]).astype(real)
         transfers = at[target].astype(np.uint64), scale, target, source, z, np.append(starts, len(z))
         solve_pairs(K, h, *transfers, *forms, owner, first, own, a, bound, eps, 5000 + 20 * len(z))
         # at the bound itself where nothing is left
