@@ -251,6 +251,8 @@ def test_version_help_datasets_and_completion(monkeypatch):
     code = "import sys; sys.argv = ['apportion']; from apportion.cli import main; main()"
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
     assert done.stdout.split() == ["report", "reproduce"]
+    done = subprocess.run([sys.executable, "-m", "apportion", "--version"], capture_output=True, text=True)
+    assert done.stdout == f"apportion {__version__}\n"
 
 
 def test_labels_from_data_stay_text(tmp_path):
@@ -280,7 +282,7 @@ def test_real_processes(tmp_path):
     """The installed command, in a folder of its own: two commands to a report, an error without a traceback."""
     command = [str(Path(sys.executable).with_name("apportion"))]
     if not Path(command[0]).exists():
-        command = [sys.executable, "-c", "from apportion.cli import main; main()"]
+        command = [sys.executable, "-m", "apportion"]
     iris(slice(0, 120)).to_csv(tmp_path / "iris.csv", index=False)
 
     def process(*words):
