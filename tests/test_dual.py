@@ -254,6 +254,18 @@ def test_a_working_set_that_the_cache_bounds_reaches_the_optimum():
         assert solution.gap <= 1e-3
 
 
+@pytest.mark.parametrize("offset", [None, 1.0, 0.0], ids=["free", "penalized", "none"])
+def test_violators_of_one_side_do_not_throw_the_intercept_to_and_fro(offset):
+    """Classes that overlap, and sets that hold few of the violators: once solved, all others used to be on the wrong side."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 5, 2000)
+    X = 1.2 * rng.normal(size=(5, 6))[y] + rng.normal(size=(2000, 6))
+    table = loss_table("one-vs-rest", check_costs([1, 2, 5, 10, 1], range(5)))
+    settings = Settings(C=1.0, offset=offset, tol=1e-3, max_iter=60, cache_size=0.3)
+    assert settings.largest == 100
+    assert solve_kernel(table, make_kernel(X, gamma=0.1), y, np.ones(2000), settings).gap <= 1e-3
+
+
 def test_a_working_set_grows_where_it_is_too_small_to_get_on(monkeypatch):
     X, y = load_digits(return_X_y=True)
     kernel, y = make_kernel((X[:900] - 5) / 5, gamma=0.01), y[:900]

@@ -14,7 +14,8 @@ State: E[j, i] = s_i mu_i - (K beta_j)_i. Example i violates its conditions when
 The way to the optimum:
 1. Samples that grow by a factor of four, each warm-started from the one before.
 2. In rounds: every output takes its support vectors and its worst violators as working set, builds their small kernel matrix,
-   and solves that problem in cache.
+   and solves that problem in cache. Where nearly all violators want beta to move the same way, it takes those nearest to moving
+   the other way too: alone they would throw the intercept from one side to the other, round after round.
 3. Then the kernel rows of all examples that changed in any output are computed once, panel by panel, and update E of all outputs.
 4. Until the duality gap sum_i U_i [z_i]_+ - alpha_i z_i, z_i = mu_i - s_i f_i, is small enough.
 
@@ -33,6 +34,9 @@ from .panels import SAMPLE_TOL, WHOLE, Members, nested_samples, panel, precision
 from .smo import NEVER, NO_INVERSE, smo
 from .solution import Array, Watch
 from .threads import Each
+
+
+LOPSIDED = 0.05  # fewer violators of one side than this share of the room, and both sides are filled
 
 
 @dataclass
@@ -193,18 +197,33 @@ class _Sample:
 
     def working_set(self, j: int) -> Members:
         """What is in it already and not far inside its bound, and the worst violators, up to twice as many."""
-        v, inside = self.violation[j], self.in_set[j]
+        v, inside, largest = self.violation[j], self.in_set[j], self.problem.largest
         inside &= v > -0.2 * self.worst[j]
         candidates = np.flatnonzero(~inside & (v > 0.0))
         room = max(64, 2 * int(inside.sum()))
         if len(candidates) > room:
-            candidates = candidates[np.argpartition(-v[candidates], room)[:room]]
+            growing = np.count_nonzero(self.E[j, candidates] > self.b[j])
+            if min(growing, len(candidates) - growing) < LOPSIDED * room:
+                candidates = self.extremes(j, np.flatnonzero(~inside), room)
+            else:
+                candidates = candidates[np.argpartition(-v[candidates], room)[:room]]
         inside[candidates] = True
         members = np.flatnonzero(inside)
-        largest = self.problem.largest
-        if len(members) > largest:
-            members = np.sort(members[np.argpartition(-v[members], largest)[:largest]])
-        return members
+        return members if len(members) <= largest else self.extremes(j, members, largest)
+
+    def extremes(self, j: int, pool: Members, count: int) -> Members:
+        """Of the pool, those whose beta most wants to grow and to shrink, up to half of `count` each, whether they violate or not."""
+        p, E = self.problem, self.E[j, pool]
+        labels = self.labels[pool]
+        sign = p.sign[j][labels]
+        alpha, upper = sign * self.beta[j, pool], p.box[j][labels] * p.weight[pool]
+        up, down = alpha < upper, alpha > 0.0
+        grow, shrink = np.where(sign > 0, up, down), np.where(sign > 0, down, up)
+        chosen = [
+            side[np.argpartition(-rank, count // 2)[: count // 2]] if len(side) > count // 2 else side
+            for side, rank in ((pool[grow], E[grow]), (pool[shrink], -E[shrink]))
+        ]
+        return np.union1d(*chosen)
 
     def solve(self, j: int, eps: float) -> tuple[Members, Array]:
         """Solve output j on its working set; returns the members that changed, and by how much."""
