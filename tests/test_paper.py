@@ -45,7 +45,7 @@ TINY = Protocol(
     "tiny",
     folds=3,
     step=10,
-    small_step=10,
+    many_step=10,
     linear_high_C=-3,
     rows=90,
     tables=("iris", "heart"),

@@ -361,7 +361,7 @@ EXCLUDED = {
     "titanic": "24 different rows among 2,201, standardised and rounded",
     "hayes-roth": "67 of 160 rows are repeated",
     "tae": "41 of 151 rows are repeated; two columns are codes of persons and courses",
-    "mushroom (study)": "no method makes an error: nothing to compare; `load_table` has it",
+    "mushroom (study)": "separable, as its documentation says: nothing to compare; `load_table` has it",
     "optdigits (study)": "the same source as `digits`; `load_table` has it",
     "letter, movement_libras (study)": "26 and 15 classes: 38 and 24 rows a class are left; `load_table` has them",
     "abalone": "the class is a count of rings, 28 values: a regression",
