@@ -84,8 +84,8 @@ def rounds(records: list[Record]) -> str:
     def added(record: Record) -> Any:
         return record["added"] if record["added"] <= LIMIT else f"more than {LIMIT}"
 
-    def block(title: str, head: list[str], lines: Iterable[list[Any]]) -> str:
-        return f"**{title}**\n\n" + table(head, list(lines))
+    def block(title: str, setting: str, head: list[str], lines: Iterable[list[Any]]) -> str:
+        return f"**{title}** ({setting})\n\n" + table(head, list(lines))
 
     usual = f"n = {base['n']:,}, d = {base['d']}, k = {base['k']}, C = {base['C']:g}"
     teams = [r for r in dense if like(r) and r["P"] == 256]
@@ -101,38 +101,43 @@ def rounds(records: list[Record]) -> str:
     alike = {r["P"]: count(r) for r in dense if like(r) and r["teams"] == r["P"]}
     parts = [
         block(
-            f"Parts** ({usual})**",
+            "Parts",
+            usual,
             ["P", "rounds", "rounds of CoCoA+"],
             [[r["P"], count(r), added(r)] for r in dense if "added" in r],
         ),
         block(
-            f"Teams of parts** ({usual}, P = 256)**",
+            "Teams of parts",
+            f"{usual}, P = 256",
             ["teams", "rounds"],
             [[r["teams"], count(r)] for r in teams],
         ),
         block(
-            "The price of slack** (P = 16)**",
+            "The price of slack",
+            "P = 16",
             ["n C", "C", "rounds"],
             [[f"{r['n'] * r['C']:,.0f}", f"{r['C']:g}", count(r)] for r in hard],
         ),
         block(
-            "Rows at the same n C** = 640**",
+            "Rows",
+            "n C = 640",
             ["P", "n", "rows of a part", "rounds"],
             [[r["P"], f"{r['n']:,}", f"{r['n'] // r['P']:,}", count(r)] for r in fixed],
         ),
         block(
-            f"Rows sorted by class** ({usual})**",
+            "Rows sorted by class",
+            usual,
             ["P", "rounds", "rounds of mixed rows"],
             [[r["P"], count(r), alike[r["P"]]] for r in ordered],
         ),
-        block("Features** (P = 16)**", ["d", "rounds"], [[r["d"], count(r)] for r in wide]),
-        block("Classes** (P = 16)**", ["k", "rounds"], [[r["k"], count(r)] for r in many]),
+        block("Features", "P = 16", ["d", "rounds"], [[r["d"], count(r)] for r in wide]),
+        block("Classes", "P = 16", ["k", "rounds"], [[r["k"], count(r)] for r in many]),
     ]
     if text:
         t = text[0]
-        title = f"Sparse** (n = {t['n']:,}, d = {t['d']:,}, k = {t['k']}, C = {t['C']:g})**"
+        setting = f"n = {t['n']:,}, d = {t['d']:,}, k = {t['k']}, C = {t['C']:g}"
         lines = [[r["P"], count(r), added(r)] for r in text]
-        parts.append(block(title, ["P", "rounds", "rounds of CoCoA+"], lines))
+        parts.append(block("Sparse", setting, ["P", "rounds", "rounds of CoCoA+"], lines))
     return "\n\n".join(parts)
 
 
@@ -145,7 +150,7 @@ def projection(simulated: list[Record], counted: list[Record]) -> str:
         (
             r
             for r in simulated
-            if (r["d"], r["k"], r["P"], r["kind"]) == (50, 5, 16, "dense") and r["n"] == 64_000
+            if (r["n"], r["d"], r["k"], r["P"], r["kind"], r["ordered"]) == (64_000, 50, 5, 16, "dense", False)
         ),
         key=lambda r: r["C"],
     )
