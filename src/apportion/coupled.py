@@ -19,7 +19,8 @@ from .threads import Each
 
 ROOM = 500  # for violators in the first working set
 CACHED = 2700  # examples in a working set at first: their kernel matrix, 30 MB, fits into the cache that cores share
-PATIENCE = 40  # rounds after which a larger one is taken
+PATIENCE = 40  # rounds after which a larger one is taken; at once where this times as many examples are in use:
+CROWD = 3
 LARGE = 10.0  # t, in units of the kernel, that calls for double precision
 SPENT = 1 - 1e-12  # share of its bound from which a variable is taken to be at it
 
@@ -76,6 +77,18 @@ def _transfers(at: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.intp]
 def _order(values: NDArray[np.intp]) -> NDArray[np.intp]:
     """Stable argsort of small numbers, of which numpy sorts 16 bits far faster than 64."""
     return np.argsort(values.astype(np.min_scalar_type(values.max())), kind="stable")
+
+
+def _worst(violation: Array, kinds: NDArray[np.intp], count: int) -> NDArray[np.intp]:
+    """The places of about `count` of the worst violators, of each kind the same share."""
+    if len(kinds) <= count:
+        return np.arange(len(kinds))
+    if not kinds.any():
+        return np.argpartition(-violation, count)[:count]
+    order = np.lexsort((-violation, kinds))
+    _, first, size = np.unique(kinds[order], return_index=True, return_counts=True)
+    rank = np.arange(len(order)) - np.repeat(first, size)
+    return order[rank * len(order) < count * np.repeat(size, size)]
 
 
 class _Coupled:
@@ -149,16 +162,24 @@ class _Coupled:
 
     def choose(self, violation: Array) -> NDArray[np.bool_]:
         """The working set (n, R): what was in it and is not far inside a bound, and the worst violators, up to as many again."""
+        R = violation.shape[1]
         self.in_set &= violation > -0.2 * violation.max()
+        # the worst violators may be of few kinds (class, row), whose intercepts are off; where many others have to wait, these alone
+        # would throw the intercepts to the other side, round after round
+        crowded = int(((violation > 0) | self.in_set).any(axis=1).sum()) > 2 * self.largest
         found = np.flatnonzero(((violation > 0) & ~self.in_set).ravel())
+        kinds = self.y[found // R] * R + found % R if crowded else np.zeros_like(found)
         room = max(ROOM, int(self.in_set.sum()))
-        if len(found) > room:
-            found = found[np.argpartition(-violation.ravel()[found], room)[:room]]
-        self.in_set.ravel()[found] = True
+        self.in_set.ravel()[found[_worst(violation.ravel()[found], kinds, room)]] = True
         chosen = self.in_set.copy()
-        if int(chosen.any(axis=1).sum()) > self.room:
-            most = np.where(chosen, violation, -HUGE).max(axis=1)
-            chosen[np.argpartition(-most, self.room)[self.room :]] = False
+        members = np.flatnonzero(chosen.any(axis=1))
+        while len(members) > CROWD * self.room and self.room < self.largest:
+            self.room = min(2 * self.room, self.largest)
+        rows = np.where(chosen[members], violation[members], -HUGE)
+        kinds = self.y[members] * R + rows.argmax(axis=1) if crowded else np.zeros_like(members)
+        kept = np.zeros(len(chosen), bool)
+        kept[members[_worst(rows.max(axis=1), kinds, self.room)]] = True
+        chosen &= kept[:, None]
         if self.table.shared:  # what an example has in use must be there to be given away
             chosen |= (self.alpha > 0) & chosen.any(axis=1, keepdims=True)
         return chosen
