@@ -7,8 +7,9 @@ import pytest
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_iris, make_classification
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics.pairwise import laplacian_kernel, rbf_kernel
-from sklearn.model_selection import GridSearchCV, StratifiedKFold, train_test_split
+from sklearn.model_selection import GridSearchCV, PredefinedSplit, StratifiedKFold, train_test_split
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -339,6 +340,49 @@ def test_bad_parameters_are_named(iris, params, message):
         ApportionedSVCCV(**params).fit(*iris)
 
 
+@pytest.mark.parametrize("costs", [np.array([1.0, 2.0, 5.0]), np.array([[0, 1, 2], [3, 0, 1], [4, 5, 0]])])
+def test_the_units_of_costs_and_weights_do_not_matter(iris, costs):
+    X, y = iris
+    weight = np.random.default_rng(0).integers(1, 4, len(y))
+    plain = ApportionedSVCCV(costs, **SMALL).fit(X, y, sample_weight=weight)
+    other = ApportionedSVCCV(1e6 * costs, **SMALL).fit(X, y, sample_weight=1e-6 * weight)
+    np.testing.assert_allclose(other.predict_proba(X), plain.predict_proba(X), atol=1e-6)
+    assert other.best_cost_ == pytest.approx(1e6 * plain.best_cost_)
+    for name in ("mean_test_score", "criterion"):
+        np.testing.assert_allclose(other.cv_results_[name], 1e6 * plain.cv_results_[name], rtol=1e-6)
+
+
+def test_splits_are_of_the_rows_that_were_given(iris, monkeypatch):
+    """Not of those that are left when rows without weight are dropped, or of the sample that is searched."""
+    X, y = iris
+    folds = np.arange(len(y)) % 3
+    weight = np.where(np.arange(len(y)) % 10 == 9, 0.0, 1.0)
+    kept = weight > 0
+    some = ApportionedSVCCV(**SMALL, cv=PredefinedSplit(folds)).fit(X, y, sample_weight=weight)
+    only = ApportionedSVCCV(**SMALL, cv=PredefinedSplit(folds[kept])).fit(X[kept], y[kept])
+    np.testing.assert_array_equal(some.held_out_rows_, np.flatnonzero(kept))
+    np.testing.assert_array_equal(some.held_out_proba_, only.held_out_proba_)
+    monkeypatch.setattr(tuning, "SEARCH_ROWS", 90)
+    sampled = ApportionedSVCCV(**SMALL, cv=list(PredefinedSplit(folds).split())).fit(X, y)
+    assert len(sampled.held_out_rows_) == 90 and sampled.n_splits_ == 3
+
+
+def test_a_machine_far_from_its_optimum_is_told(iris):
+    X, y = np.random.default_rng(0).normal(size=(60, 3)), np.arange(60) % 2
+    with pytest.warns(ConvergenceWarning, match="relative duality gap"):
+        ApportionedSVCCV(kernels=("linear",), Cs=(100.0,), scaling="none").fit(1e5 * X, y)
+
+
+def test_reapportion_tells_what_its_decisions_cost(iris):
+    machine = ApportionedSVCCV([1, 1, 1], **SMALL).fit(*iris)
+    other = machine.reapportion([1, 1, 50])
+    found = check_costs([1, 1, 50], machine.classes_)
+    truth = np.searchsorted(machine.classes_, iris[1][machine.held_out_rows_])
+    decided = np.argmax(machine.held_out_proba_ * [1, 1, 50], axis=1)
+    assert other.best_cost_ == pytest.approx(found.matrix[truth, decided].mean())
+    assert machine.best_cost_ != other.best_cost_
+
+
 def test_one_class_is_not_enough(iris):
     with pytest.raises(ValueError, match="at least 2 classes"):
         ApportionedSVCCV(**SMALL).fit(iris[0], ["a"] * 150)
@@ -354,16 +398,8 @@ def test_tables_of_the_search_are_the_losses_own():
     np.testing.assert_array_equal(ours.weights, theirs.weights)
 
 
-# rows fall into folds, so that a row of weight 2 is not the row twice: as for every search of scikit-learn
-REASON = {
-    "check_sample_weight_equivalence_on_dense_data": "folds are drawn by rows",
-    "check_sample_weight_equivalence_on_sparse_data": "folds are drawn by rows",
-}
-
-
 @parametrize_with_checks(
-    [ApportionedSVCCV(Cs=(1,), gammas=(0.5,), powers=((0, 1),), n_machines=2, cv=2)],
-    expected_failed_checks=lambda estimator: REASON,
+    [ApportionedSVCCV(Cs=(1,), gammas=(0.5,), powers=((0, 1),), n_machines=2, cv=2)]
 )
 def test_estimator_checks(estimator, check):
     check(estimator)

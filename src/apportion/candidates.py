@@ -15,7 +15,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from .calibration import decide, temperature
 from .costs import Costs
 from .estimators import ApportionedLinearSVC, ApportionedSVC
-from .search import KernelChoice, LossChoice, class_costs, held_out_scores, scaler
+from .search import KernelChoice, LossChoice, class_costs, held_out_scores, in_units, scaler
 from .solution import Array
 
 # weight of the log loss in what a machine is chosen by: costs alone are coarse where errors are few
@@ -85,12 +85,13 @@ class Scaled:
 
 
 class Search:
-    """Tasks (kernel, fold) and what they found."""
+    """Tasks (kernel, fold) and what they found; costs in units of the cheapest class's."""
 
     def __init__(
         self, costs: Costs, X: Any, y: Any, weight: Array, splits: Any, n_jobs: Any, clock: Clock
     ) -> None:
-        self.costs, self.X, self.y, self.weight, self.splits = costs, X, y, weight, splits
+        self.costs, self.unit = in_units(costs)
+        self.X, self.y, self.weight, self.splits = X, y, weight, splits
         self.n_jobs, self.clock = n_jobs, clock
         self.found: list[Found] = []
         self.scaled: dict[str, list[tuple[Any, Any]]] = {}  # scaling: (training rows, test rows) of each fold
@@ -169,12 +170,12 @@ class Search:
         return sorted(best, key=lambda kernel: best[kernel])[:count]
 
     def results(self) -> dict[str, Any]:
-        """cv_results_ of scikit-learn: scores are negative costs."""
+        """cv_results_ of scikit-learn: scores are negative costs, in the user's unit."""
         params = [f.params for f in self.found]
         results: dict[str, Any] = {"params": params}
         for name in params[0]:
             results[f"param_{name}"] = np.ma.array([p[name] for p in params], dtype=object)
-        paid = np.array([f.paid for f in self.found])
+        paid = self.unit * np.array([f.paid for f in self.found])
         scores = []
         for at, (_, test) in enumerate(self.splits):
             share = self.weight[test] / self.weight[test].sum()
@@ -184,7 +185,7 @@ class Search:
             np.mean(scores, axis=0),
             np.std(scores, axis=0),
         )
-        criterion = np.array([f.criterion for f in self.found])
+        criterion = self.unit * np.array([f.criterion for f in self.found])
         results["criterion"] = criterion
         results["rank_test_score"] = rankdata(criterion, method="min").astype(np.int32)
         return results

@@ -63,6 +63,13 @@ def class_costs(costs: Costs) -> Array:
     return costs.matrix.sum(axis=1) / (len(costs.classes) - 1) if costs.theta is None else costs.theta
 
 
+def in_units(costs: Costs) -> tuple[Costs, float]:
+    """The costs in units of the cheapest class's, and that unit: dollars or cents, the machines are the same."""
+    unit = float(class_costs(costs).min())
+    theta = None if costs.theta is None else costs.theta / unit
+    return Costs(costs.classes, costs.matrix / unit, theta), unit
+
+
 def scaler(scaling: str, X: Any, n: int) -> TransformerMixin:
     """Not fitted. Sparse data keep their zeros: they are divided by their spread and nothing else."""
     if scaling == "none":

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import StratifiedKFold, StratifiedShuffleSplit, check_cv
 from sklearn.pipeline import Pipeline
 from sklearn.utils.multiclass import check_classification_targets
@@ -42,6 +43,7 @@ MACHINES = 30
 SEARCH_ROWS = 2000  # more rows are searched on a sample of so many
 # lee-lin-wahba is dear: so many of the best kernels and of the smallest C
 COUPLED_KERNELS, COUPLED_PRICES = 1, 5
+LOOSE = 0.05  # a machine with a larger relative duality gap is worth a warning
 # of max_time: when the search ends, and when the last machine should be fitted
 SEARCH_SHARE, FIT_SHARE = 0.6, 0.95
 
@@ -65,7 +67,8 @@ class ApportionedSVCCV(ClassifierMixin, BaseEstimator):
         Two classes know no difference between them: "apportioned" serves.
     scaling : {"standard", "quantile", "none"} or a tuple of them, default=("standard", "quantile")
         How features are scaled, inside each fold. "quantile": to ranks.
-    cv : int or splitter, default=5
+    cv : int, splitter or iterable of splits, default=5
+        Each row must be held out once.
     n_machines : int or "auto", default="auto"
         So many of the best machines are averaged; "auto": 30, or as many as there are.
     refit : bool, default=True
@@ -154,6 +157,7 @@ class ApportionedSVCCV(ClassifierMixin, BaseEstimator):
         y : array of shape (n_samples,)
             Labels of any type.
         sample_weight : array of shape (n_samples,), optional
+            Only ratios count, as with costs. A row of weight 0 is left out.
 
         Returns
         -------
@@ -197,6 +201,7 @@ class ApportionedSVCCV(ClassifierMixin, BaseEstimator):
         new = check_costs(costs, self.classes_, class_counts=self.class_weight_total_)
         machine = copy.copy(self)
         machine.costs, machine.costs_ = costs, new.array
+        machine.best_cost_ = self._held_out_cost(new)
         return machine
 
     # ------------------------------------------------------------ the way of a fit
@@ -208,7 +213,7 @@ class ApportionedSVCCV(ClassifierMixin, BaseEstimator):
         check_classification_targets(y)
         check_magnitude(X)
         weight = check_sample_weight(sample_weight, len(y))
-        kept = np.flatnonzero(weight > 0)  # a row without weight is not there
+        given, kept = (X, y), np.flatnonzero(weight > 0)  # a row without weight is not there
         if len(kept) < len(y):
             X, y, weight = X[kept], y[kept], weight[kept]
         classes, y = np.unique(y, return_inverse=True)
@@ -218,6 +223,7 @@ class ApportionedSVCCV(ClassifierMixin, BaseEstimator):
             )
         counts = np.bincount(y, weights=weight, minlength=len(classes))
         costs = check_costs(self.costs, classes, class_counts=counts)
+        weight = weight / weight.mean()  # the Cs that are tried are not to depend on its unit
         kernels, losses = self._candidates(X, costs)
         self.classes_, self.costs_, self.class_weight_total_ = classes, costs.array, counts
 
@@ -229,7 +235,7 @@ class ApportionedSVCCV(ClassifierMixin, BaseEstimator):
                 stacklevel=3,
             )
         rows = _sample(y, self.random_state)
-        splits = _splits(self.cv, X[rows], y[rows], self.random_state)
+        splits = _splits(self.cv, given, kept[rows], y[rows], self.random_state)
         clock = Clock(self, started, len(kernels) * len(splits))
         search = Search(costs, X[rows], y[rows], weight[rows], splits, self.n_jobs, clock)
         deadline = None if self.max_time is None else started + SEARCH_SHARE * self.max_time
@@ -240,8 +246,9 @@ class ApportionedSVCCV(ClassifierMixin, BaseEstimator):
             clock.total += len(best) * len(splits)
             some = {kernel: kernels[kernel][:COUPLED_PRICES] for kernel in best}
             search.run(some, [loss for loss in losses if loss not in cheap], deadline)
+        self.held_out_rows_, self._held_out = kept[rows], (search.y, search.weight)
         self._choose(search, X, y, weight, clock)
-        self.held_out_rows_ = kept[rows]
+        self.best_cost_ = self._held_out_cost(costs)
         return self
 
     def _choose(self, search: Search, X: Any, y: Any, weight: Array, clock: Clock) -> None:
@@ -270,14 +277,22 @@ class ApportionedSVCCV(ClassifierMixin, BaseEstimator):
         self.machines_ = machines
         self._factors, self._scalings = [f.factor for f in used], [f.kernel.scaling for f in used]
         self.held_out_proba_ = self.calibration_(average)
-        decisions = decide(self.held_out_proba_, search.costs)
-        self.best_cost_ = float(
-            search.weight @ search.costs.matrix[search.y, decisions] / search.weight.sum()
-        )
         self.best_params_ = chosen[0].params
         self.dual_gap_ = max((m[-1].dual_gap_ for m in machines), default=np.nan)
+        if self.dual_gap_ > LOOSE:
+            warnings.warn(
+                f"a machine of the average stopped at a relative duality gap of {self.dual_gap_:.2g}: look at `machines_`. "
+                "Smaller Cs, or scaled features, are solved closer.",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
         self.cv_results_ = search.results()
         self.n_splits_ = len(search.splits)
+
+    def _held_out_cost(self, costs: Costs) -> float:
+        """What the decisions for rows that the machines have not seen cost."""
+        (y, weight), decisions = self._held_out, decide(self.held_out_proba_, costs)
+        return float(weight @ costs.matrix[y, decisions] / weight.sum())
 
     def _checked_costs(self) -> Costs:
         return check_costs(self.costs_, self.classes_)
@@ -377,18 +392,25 @@ def _sample(y: Any, random_state: Any) -> Any:
     return np.sort(next(split.split(np.empty((len(y), 0)), y))[0])
 
 
-def _splits(cv: Any, X: Any, y: Any, random_state: Any) -> list[tuple[Any, Any]]:
-    if isinstance(cv, (int, np.integer)) and not isinstance(cv, bool):
-        check_number("cv", cv, low=2, integer=True)
-        folds: Any = StratifiedKFold(
-            min(cv, max(2, np.bincount(y).max())), shuffle=True, random_state=random_state
-        )
-    else:
-        folds = check_cv(cv, y, classifier=True)
+def _splits(cv: Any, given: tuple[Any, Any], rows: Any, y: Any, random_state: Any) -> list[tuple[Any, Any]]:
+    """Folds of the `rows` that are searched, of classes y. A splitter of the user's sees all rows that were given: X, y."""
+    drawn = isinstance(cv, (int, np.integer)) and not isinstance(cv, bool)
     with warnings.catch_warnings():
         # a class smaller than the number of folds is in fewer of them
         warnings.simplefilter("ignore", UserWarning)
-        splits = list(folds.split(X, y))
+        if drawn:
+            check_number("cv", cv, low=2, integer=True)
+            n_folds = min(cv, max(2, np.bincount(y).max()))
+            folds = StratifiedKFold(n_folds, shuffle=True, random_state=random_state)
+            splits = list(folds.split(np.empty((len(y), 0)), y))
+        else:
+            place = np.full(len(given[1]), -1)
+            place[rows] = np.arange(len(rows))
+            mapped = [
+                [part[part >= 0] for part in (place[train], place[test])]
+                for train, test in check_cv(cv, given[1], classifier=True).split(*given)
+            ]
+            splits = [(train, test) for train, test in mapped if len(test)]
     if np.any(np.bincount(np.concatenate([test for _, test in splits]), minlength=len(y)) != 1):
         raise ValueError(
             f"cv={cv!r} must hold out each row once; repeated or incomplete splits cannot be averaged."
