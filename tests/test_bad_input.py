@@ -92,7 +92,7 @@ BAD = {
     ),
     "loss: no name": (fit(Linear(loss=3)), r"loss=3 is not known; allowed"),
     "loss: a table for two classes": (
-        fit(Linear(loss=LossTable(np.ones((2, 1, 1)), np.ones((2, 1)), np.ones((2, 1)), abs))),
+        fit(Linear(loss=LossTable(np.ones((2, 1, 2)), np.ones((2, 1)), np.ones((2, 1)), abs))),
         r"table is for 2 classes and the data have 3",
     ),
     "loss: a table and a power": (

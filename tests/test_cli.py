@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import shlex
 import subprocess
 import sys
 import zipfile
@@ -23,7 +24,7 @@ from typer.testing import CliRunner  # noqa: E402
 import apportion.study.datasets  # noqa: E402
 from apportion import ApportionedLinearSVC, __version__, expected_cost  # noqa: E402
 from apportion.cli import app  # noqa: E402
-from apportion.frames import describe_columns, read_table  # noqa: E402
+from apportion.frames import describe_columns, parse_costs, read_table, written_costs  # noqa: E402
 from apportion.persist import FORMAT, HEADER, load, save  # noqa: E402
 
 QUICK = ("--quick",)
@@ -358,6 +359,23 @@ def test_parquet_with_types_of_all_kinds(tmp_path):
     assert kinds == {"n": "number", "b": "category", "c": "category", "t": "date"}
 
 
+def test_numbers_written_as_text():
+    """Measurements, unless they are few or begin with a zero, as codes do."""
+    texts = {
+        "bmi": [f"{20 + i / 7:.2f}" for i in range(60)],
+        "grade": [str(i % 4) for i in range(60)],
+        "district": [f"{i % 20:05d}" for i in range(60)],
+    }
+    kinds = {c.name: c.kind for c in describe_columns(pd.DataFrame(texts))}
+    assert kinds == {"bmi": "number", "grade": "category", "district": "category"}
+
+
+def test_the_example_of_costs_can_be_pasted():
+    classes = np.array(["benign, ok", "it's bad"])
+    example = written_costs(classes, [10, 1])
+    assert parse_costs(shlex.split(example)[0], classes) == {"benign, ok": 10, "it's bad": 1}
+
+
 def test_columns_are_what_the_user_says(tmp_path):
     frame = iris()
     columns = {
@@ -475,7 +493,10 @@ MISTAKES = {
         fit_csv(TABLE, costs="x=1,z=2"),
         "'z' is not a class; the classes are x, y",
     ),
-    "costs lack a class": (fit_csv(TABLE, costs="x=1"), "nothing of the class 'y'; add y=NUMBER"),
+    "costs lack a class": (
+        fit_csv(TABLE, costs="x=1"),
+        "nothing of the class 'y'; write --costs x=1,y=1 with your",
+    ),
     "costs name a class twice": (fit_csv(TABLE, costs="x=1,x=2,y=1"), "the class 'x' twice"),
     "negative cost": (fit_csv(TABLE, costs="x=-1,y=2"), "the cost of 'x' is -1"),
     "zero cost": (fit_csv(TABLE, costs="x=0,y=2"), "must be a positive finite number"),

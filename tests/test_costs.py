@@ -159,7 +159,7 @@ BAD = [
     ("balance", "costs='balance' is not known: the only word allowed is 'balanced'"),
     ("balanced", "costs='balanced' needs training labels"),
     ({"a": 1, "b": 2}, "costs has no key for the class 'c'; the classes are ['a', 'b', 'c']"),
-    ({"a": 1, "b": 2, "c": 3, "d": 4}, "costs has the key 'd', which is not a class"),
+    ({"a": 1, "b": 2, "d": 4}, "costs has the key 'd', which is not a class"),
     ({"a": 1, "b": 0, "c": 3}, "the cost of class 'b' is 0.0; a cost must be a positive finite number"),
     ({"a": 1, "b": -2, "c": 3}, "the cost of class 'b' is -2.0"),
     ({"a": 1, "b": 2, "c": "dear"}, "holds something that is not a number"),
@@ -192,6 +192,14 @@ BAD = [
 def test_bad_costs_are_named(costs, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         check_costs(costs, ABC)
+
+
+def test_labels_that_no_class_has_are_passed_over():
+    """As in scikit-learn's class_weight: a fold may lack a rare class."""
+    classes = np.array(["a", "c"])
+    assert check_costs({"a": 1, "b": 2, "c": 3}, classes).theta.tolist() == [1, 3]
+    assert check_costs(pd.Series([3, 2, 1], index=list("cba")), classes).theta.tolist() == [1, 3]
+    assert check_costs(FRAME, classes).matrix.tolist() == [[0, 1], [3, 0]]
 
 
 @pytest.mark.parametrize("counts", [[3, 0, 2], [3, np.nan, 2]])

@@ -705,3 +705,18 @@ def test_ctrl_c_stops_a_long_fit(machine):
     word, delay, unchanged = done.stdout.split()
     assert word == "stopped" and unchanged == "True"
     assert float(delay) < 10, f"{time.time() - start} in all"
+
+
+def test_a_kernel_with_negative_eigenvalues_is_told():
+    rng = np.random.default_rng(0)
+    y = np.arange(40) % 2
+    X = rng.normal(size=(40, 3)) + np.outer(y, [1, 0, 0])
+    with pytest.warns(RuntimeWarning, match="negative eigenvalues"):
+        ApportionedSVC(kernel="sigmoid", C=10).fit(X, y)
+
+
+def test_a_number_too_large_to_decide_on_is_refused():
+    X, y = load_iris(return_X_y=True)
+    for machine in (ApportionedLinearSVC(), ApportionedSVC()):
+        with pytest.raises(ValueError, match="1e\\+120"):
+            machine.fit(X, y).predict(np.full((1, 4), 1e120))

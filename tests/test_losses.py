@@ -408,7 +408,10 @@ BAD_TABLES = [
     ({"margins": np.ones((2, 2))}, "margins of a loss table must have shape (2, 3) as codes say; got (2, 2)"),
     ({"weights": np.ones(3)}, "weights of a loss table must have shape (2, 3) as codes say; got (3,)"),
     ({"weights": -np.ones((2, 3))}, "weights of a loss table must be >= 0; the least is -1.0"),
+    ({"weights": np.zeros((2, 3))}, "weights of a loss table are all zero"),
     ({"weights": np.arange(6.0).reshape(2, 3), "shared": True}, "the rows of a class share one weight"),
+    ({"decide": None}, "decide of a loss table must be a function of raw scores; got None"),
+    ({"decide": np.abs}, "must make (n, 2) class scores of (n, 1) raw ones; of (1, 1) it made (1, 1)"),
 ]
 
 

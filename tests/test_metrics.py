@@ -12,11 +12,18 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn import config_context
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.datasets import make_classification
 from sklearn.dummy import DummyClassifier
 from sklearn.exceptions import UnsetMetadataPassedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import accuracy_score, balanced_accuracy_score, make_scorer, recall_score
-from sklearn.model_selection import GridSearchCV, KFold, cross_val_score, cross_validate
+from sklearn.model_selection import (
+    GridSearchCV,
+    KFold,
+    TunedThresholdClassifierCV,
+    cross_val_score,
+    cross_validate,
+)
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
@@ -347,6 +354,16 @@ def test_arrays_need_an_estimator_with_classes():
         ValueError, match=r"follow estimator\.classes_, which Bare does not have; give the costs as a dict"
     ):
         cost_scorer([1, 5])(machine, [[0], [0]], [0, 1])
+
+
+@pytest.mark.parametrize("make", [cost_scorer, savings_scorer])
+def test_scorer_tunes_a_threshold(make):
+    X, y = make_classification(300, weights=[0.8], flip_y=0.2, random_state=0)
+    costs = {0: 1, 1: 6}
+    tuned = TunedThresholdClassifierCV(LogisticRegression(), scoring=make(costs), cv=3).fit(X, y)
+    theirs = make_scorer(expected_cost, greater_is_better=False, costs=costs)
+    plain = TunedThresholdClassifierCV(LogisticRegression(), scoring=theirs, cv=3).fit(X, y)
+    assert tuned.best_threshold_ == pytest.approx(plain.best_threshold_) and tuned.best_threshold_ < 0.4
 
 
 def test_scorer_can_be_pickled_cloned_and_inspected():

@@ -11,6 +11,7 @@ import zipfile
 
 import numpy as np
 import pytest
+from scipy import sparse
 from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
 from sklearn.feature_selection import SelectKBest
@@ -141,6 +142,16 @@ def test_what_is_loaded_is_the_whole_estimator(tmp_path):
     assert read_notes(tmp_path / "m") == {"target": "kind"}
 
 
+def test_costs_of_false_and_true_and_sparse_support_vectors(tmp_path):
+    X, y = load_iris(return_X_y=True)
+    machine = ApportionedSVC({True: 3, False: 1}).fit(sparse.csr_matrix(X), y > 0)
+    save(machine, tmp_path / "m")
+    again = load(tmp_path / "m")
+    np.testing.assert_array_equal(again.decision_function(X), machine.decision_function(X))
+    assert again.fit(X, y > 0).costs_.tolist() == [1, 3]
+    assert machine.costs == {True: 3, False: 1}
+
+
 def test_a_failed_save_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch):
     path = tmp_path / "m"
     save(fitted(ApportionedLinearSVC()), path)
@@ -165,7 +176,7 @@ def test_a_file_is_readable_by_those_the_umask_allows(tmp_path):
     [
         ("no estimator", {}, "'no estimator' is not an estimator"),
         (ApportionedSVC(kernel=lambda a, b: a @ b.T), {}, r"it holds .*<lambda>.*kernel is a function"),
-        (ApportionedSVC(loss=LossTable(np.ones((2, 1, 1)), [[1], [1]], [[1], [1]], np.tanh)), {}, None),
+        (ApportionedSVC(loss=LossTable(np.ones((2, 1, 2)), [[1], [1]], [[1], [1]], np.tanh)), {}, None),
         (ApportionedSVC(), {"notes": {"a": {1, 2}}}, "notes must hold what JSON can"),
         (SelectKBest(score_func=print), {}, "print"),
     ],

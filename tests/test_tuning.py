@@ -398,8 +398,6 @@ def test_tables_of_the_search_are_the_losses_own():
     np.testing.assert_array_equal(ours.weights, theirs.weights)
 
 
-@parametrize_with_checks(
-    [ApportionedSVCCV(Cs=(1,), gammas=(0.5,), powers=((0, 1),), n_machines=2, cv=2)]
-)
+@parametrize_with_checks([ApportionedSVCCV(Cs=(1,), gammas=(0.5,), powers=((0, 1),), n_machines=2, cv=2)])
 def test_estimator_checks(estimator, check):
     check(estimator)

@@ -36,6 +36,7 @@ def check_costs(costs: Any, classes: Any, *, class_counts: ArrayLike | None = No
     costs : None, "balanced", dict, Series, array of shape (k,) or (k, k), or DataFrame
         None: every error costs 1. "balanced": an error on class y costs n / (k n_y). A dict or Series maps each label to its
         cost. Arrays follow the order of `classes`. A DataFrame has the true labels as index, the predicted ones as columns.
+        Labels that are none of the classes are passed over, as in scikit-learn's `class_weight`.
     classes : array of shape (k,)
         The distinct labels, sorted as scikit-learn sorts them.
     class_counts : sequence of length k, optional
@@ -87,11 +88,14 @@ def _numbers(values: Any, costs: Any) -> NDArray[np.float64]:
 
 
 def _positions(labels: list[Any], classes: NDArray[Any], what: str) -> list[int]:
-    """positions[c] = where class c stands among the labels the user wrote; each class exactly once."""
+    """positions[c] = where class c stands among the labels the user wrote; each class exactly once.
+
+    Labels beyond the classes are no fault where every class has its own: a fold may lack a rare one.
+    """
     known = classes.tolist()
     unknown = [label for label in labels if label not in known]
     missing = [c for c in known if c not in labels]
-    if unknown:
+    if unknown and missing:
         raise ValueError(
             f"costs has the {what} {unknown[0]!r}, which is not a class; the classes are {_names(classes)}."
         )
@@ -99,7 +103,7 @@ def _positions(labels: list[Any], classes: NDArray[Any], what: str) -> list[int]
         raise ValueError(
             f"costs has no {what} for the class {missing[0]!r}; the classes are {_names(classes)}."
         )
-    if len(labels) != len(known):
+    if len(set(labels)) != len(labels):
         raise ValueError(f"costs names a class twice: {labels!r}.")
     return [labels.index(c) for c in known]
 

@@ -19,7 +19,9 @@ from .threads import Each
 
 ROOM = 500  # for violators in the first working set
 CACHED = 2700  # examples in a working set at first: their kernel matrix, 30 MB, fits into the cache that cores share
-PATIENCE = 40  # rounds after which a larger one is taken; at once where this times as many examples are in use:
+PATIENCE = (
+    40  # rounds after which a larger one is taken; at once where this times as many examples are in use:
+)
 CROWD = 3
 LARGE = 10.0  # t, in units of the kernel, that calls for double precision
 SPENT = 1 - 1e-12  # share of its bound from which a variable is taken to be at it

@@ -30,7 +30,7 @@ from .fitting import (
     unchanged_on_failure,
     with_callbacks,
 )
-from .losses import LossTable, loss_table
+from .losses import LossTable, loss_table, value
 from .parts import binary_parts
 from .solution import Array, Settings, Solution
 
@@ -169,6 +169,15 @@ class _ApportionedClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         whole = len(rows) == len(y) and np.all(rows == np.arange(len(y)))
         data = X if whole else X[np.ix_(rows, rows)] if self._pairwise else X[rows]
         solution = self._solve_any_C(table, data, y[rows], merged, settings, start)
+        of_class = value(table, np.zeros((k, table.n_outputs)), np.arange(k))
+        nothing = settings.C * float(merged @ of_class[y[rows]])
+        if solution.objective > nothing * (1 + 2 * self.tol) and solution.gap <= self.tol:
+            warnings.warn(
+                f"the objective found, {solution.objective:.3g}, is above that of scores that are all zero, {nothing:.3g}: the "
+                "kernel has negative eigenvalues, and `dual_gap_` says nothing. Take a positive semidefinite one, such as 'rbf'.",
+                RuntimeWarning,
+                stacklevel=4,
+            )
         if solution.gap > self.tol:
             warnings.warn(
                 f"{type(self).__name__} stopped at a relative duality gap of {solution.gap:.2g} after "
@@ -346,6 +355,7 @@ class ApportionedLinearSVC(_ApportionedClassifier):
     def _raw_scores(self, X: Any) -> Array:
         check_is_fitted(self)
         X = canonical_csr(validate_data(self, X, **self._accepted, reset=False))
+        check_magnitude(X)
         return np.asarray(X @ self.coef_.T) + self.intercept_
 
 
@@ -360,7 +370,8 @@ class ApportionedSVC(_ApportionedClassifier):
     costs, loss, margin_power, slack_power, C, intercept, intercept_scaling, tol, n_jobs, warm_start, verbose, random_state
         As in `ApportionedLinearSVC`.
     kernel : {"rbf", "laplacian", "linear", "poly", "sigmoid", "precomputed"} or callable, default="rbf"
-        A callable takes two matrices and returns the matrix of their kernel values.
+        A callable takes two matrices and returns the matrix of their kernel values. The certificate holds for positive
+        semidefinite kernels, which "sigmoid" need not be.
     gamma : {"scale", "auto"} or float, default="scale"
         Width of rbf exp(-gamma |x - z|^2) and laplacian exp(-gamma |x - z|_1), factor of poly and sigmoid. "scale" is
         1 / (n_features * X.var()), the variance weighted by `sample_weight`; "auto" is 1 / n_features.
@@ -529,6 +540,7 @@ class ApportionedSVC(_ApportionedClassifier):
 
         check_is_fitted(self)
         X = canonical_csr(validate_data(self, X, **self._accepted, reset=False))
+        check_magnitude(X)
         if self._pairwise:
             return np.asarray(X[:, self.support_] @ self.dual_coef_) + self.intercept_
         block = cross_kernel(

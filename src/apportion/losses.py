@@ -110,9 +110,20 @@ class LossTable:
                 )
         if np.any(self.weights < 0):
             raise ValueError(f"weights of a loss table must be >= 0; the least is {self.weights.min()}.")
+        if not np.any(self.weights > 0):
+            raise ValueError("weights of a loss table are all zero: there is nothing to learn from.")
         if self.shared and np.any(self.weights != self.weights[:, :1]):
             raise ValueError(
                 "with shared slack the rows of a class share one weight; weights[y] must be constant."
+            )
+
+        if not callable(self.decide):
+            raise ValueError(f"decide of a loss table must be a function of raw scores; got {self.decide!r}.")
+        shape = np.shape(self.decide(np.zeros((1, self.n_outputs))))
+        if shape != (1, self.n_classes):
+            raise ValueError(
+                f"decide of a loss table must make (n, {self.n_classes}) class scores of (n, {self.n_outputs}) raw ones; "
+                f"of (1, {self.n_outputs}) it made {shape}."
             )
 
     @property

@@ -11,7 +11,7 @@ DataFrame); the sorted labels found in `y_true` and `y_pred`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -175,15 +175,29 @@ class CostScorer(BaseEstimator):
 
     def score(self, estimator: Any, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Score the decisions `estimator.predict(X)` against `y`."""
-        metric = cost_savings if self.savings else expected_cost
-        sign = 1 if self.savings else -1
         y_pred = estimator.predict(X)
         labels = None if _names_no_order(self.costs) else _classes_of(estimator)
-        return sign * metric(y, y_pred, costs=self.costs, sample_weight=sample_weight, labels=labels)
+        return self._sign * self._score_func(
+            y, y_pred, **self._kwargs, sample_weight=sample_weight, labels=labels
+        )
 
     def __call__(self, estimator: Any, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """The same as `score`: the way scikit-learn calls a scorer."""
         return self.score(estimator, X, y, sample_weight=sample_weight)
+
+    # TunedThresholdClassifierCV scores decisions at many thresholds by these three, which it reads off a scorer
+
+    @property
+    def _score_func(self) -> Callable[..., float]:
+        return cost_savings if self.savings else expected_cost
+
+    @property
+    def _sign(self) -> int:
+        return 1 if self.savings else -1
+
+    @property
+    def _kwargs(self) -> dict[str, Any]:
+        return {"costs": self.costs}
 
     def _accept_sample_weight(self) -> bool:  # asked by scikit-learn's searches while metadata routing is off
         return True

@@ -46,11 +46,15 @@ TRUSTED = (
     "apportion.sgd.ApportionedSGDClassifier",
     "apportion.tuning.ApportionedSVCCV",
     "numpy.dtype",
+    "scipy.sparse._csr.csr_array",
+    "scipy.sparse._csr.csr_matrix",
     "sklearn.compose._column_transformer._RemainderColsList",
     *(
         f"sklearn.model_selection._split.{name}"
         for name in (
             "KFold",
+            "LeaveOneOut",
+            "PredefinedSplit",
             "RepeatedStratifiedKFold",
             "ShuffleSplit",
             "StratifiedKFold",
@@ -103,7 +107,7 @@ def save(
     except (TypeError, ValueError) as error:
         raise ValueError(f"notes must hold what JSON can: {error}.") from None
     try:
-        data = skops.dumps(_without_pandas(model), compression=zipfile.ZIP_DEFLATED)
+        data = skops.dumps(_with_plain_costs(model), compression=zipfile.ZIP_DEFLATED)
     except Exception as error:  # skops raises many kinds, of which none says which parameter it was
         raise ValueError(f"{type(model).__name__} cannot be saved: {error}.{_functions(model)}") from error
     foreign = _foreign(data, trusted)
@@ -312,18 +316,28 @@ def _estimators(thing: Any) -> Iterator[BaseEstimator]:
         yield from _estimators(member)
 
 
-def _without_pandas(model: BaseEstimator) -> BaseEstimator:
-    """The model, or a copy in which costs that were a Series or a DataFrame are a dict or an array of the same meaning."""
-    if not any(hasattr(getattr(estimator, "costs", None), "to_numpy") for estimator in _estimators(model)):
-        return model
-    model = copy.deepcopy(model)
-    for estimator in _estimators(model):
-        costs: Any = getattr(estimator, "costs", None)
+def _with_plain_costs(model: BaseEstimator) -> BaseEstimator:
+    """The model, or a copy in which costs that were a Series or a DataFrame are a dict or an array of the same meaning.
+
+    So are those of the classes False and True, which a file would make one key of.
+    """
+
+    def plain(costs: Any) -> Any:
         if hasattr(costs, "columns"):
             order = sorted(costs.index)  # as in classes_
-            estimator.costs = costs.loc[order, order].to_numpy(dtype=float)
-        elif hasattr(costs, "to_numpy"):
-            estimator.costs = costs.to_dict()
+            return costs.loc[order, order].to_numpy(dtype=float)
+        if hasattr(costs, "to_numpy"):
+            costs = costs.to_dict()
+        if isinstance(costs, dict) and all(isinstance(label, (bool, numpy.bool_)) for label in costs):
+            return numpy.array([costs[label] for label in sorted(costs)], dtype=float)
+        return costs
+
+    odd = [e for e in _estimators(model) if plain(getattr(e, "costs", None)) is not getattr(e, "costs", None)]
+    if odd:
+        model = copy.deepcopy(model)
+        for estimator in _estimators(model):
+            if hasattr(estimator, "costs"):
+                estimator.costs = plain(estimator.costs)
     return model
 
 

@@ -138,7 +138,7 @@ def _kinds(column: list[str] | None) -> dict[str, str]:
 
 def chosen_costs(table: Table, classes: Any, costs: str | None, cost_matrix: Path | None) -> Any:
     """What --costs and --cost-matrix say, or else what is known of a built-in table."""
-    from ..frames import parse_costs, read_cost_matrix
+    from ..frames import parse_costs, read_cost_matrix, written_costs
 
     if costs is not None and cost_matrix is not None:
         raise ValueError("--costs and --cost-matrix say the same thing twice; give one of them.")
@@ -148,10 +148,8 @@ def chosen_costs(table: Table, classes: Any, costs: str | None, cost_matrix: Pat
         return parse_costs(costs, classes)
     if table.costs is not None:
         return {c: table.costs[str(c)] for c in classes.tolist()}
-    example = ",".join(f"{c}={1 if i else 10}" for i, c in enumerate(classes.tolist()[:6]))
-    raise ValueError(
-        f"say what an error on each class costs, for example --costs {example}{',...' if len(classes) > 6 else ''}."
-    )
+    example = written_costs(classes, [10] + [1] * (len(classes) - 1))
+    raise ValueError(f"say what an error on each class costs, for example --costs {example}.")
 
 
 def machine_costs(asked: Any, y: Any) -> Any:

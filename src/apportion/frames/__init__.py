@@ -15,7 +15,7 @@ What is wrong with a file is one `ValueError` or `OSError` of one line that says
 """
 
 from .columns import Column, align, describe_columns, fingerprint, preprocessor
-from .costs import parse_costs, read_cost_matrix
+from .costs import parse_costs, read_cost_matrix, written_costs
 from .reading import SKLEARN, Table, known_labels, read_table, sklearn_table
 
 __all__ = [
@@ -31,4 +31,5 @@ __all__ = [
     "read_cost_matrix",
     "read_table",
     "sklearn_table",
+    "written_costs",
 ]

@@ -34,6 +34,7 @@ DATES = (
     *("%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y"),
 )
 KINDS = ("number", "category", "date", "out")
+MOST_CODES = 10  # different numbers written as text: with more of them they are measurements
 RARE = 5  # a value seen less often shares a column with others like it
 MOST_VALUES = 50  # columns that one category may become
 
@@ -79,6 +80,9 @@ def _guess(column: Any) -> Column:
         return left_out("no values")
     if distinct == 1 and len(values) == len(column):
         return left_out("always the same")
+    if values.dtype.kind not in "ifM" and _written_numbers(words) and distinct > MOST_CODES:
+        column = as_numbers(column)
+        values = column.dropna()
     if values.dtype.kind in "if":
         if _is_id(column):
             return left_out(f"an ID? (keep it by --column {name}=number)")
@@ -97,6 +101,13 @@ def _guess(column: Any) -> Column:
         reason = "free text" if length >= 3 else "nearly every row has a value of its own"
         return left_out(f"{reason} (keep it by --column {name}=category)")
     return Column(name, "category", _treatment(column, "category"))
+
+
+def _written_numbers(words: Any) -> bool:
+    """Whether text is numbers and nothing else; 007 is a code."""
+    import pandas as pd
+
+    return bool(pd.to_numeric(words, errors="coerce").notna().all() and not words.str.match(r"\s*0\d").any())
 
 
 def _treatment(column: Any, kind: str) -> str:

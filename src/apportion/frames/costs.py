@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import csv
+import io
+import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +18,17 @@ from .reading import read_table
 from .words import as_text, is_number, nearest
 
 
+def written_costs(classes: NDArray[Any], costs: Sequence[float]) -> str:
+    """The first six `CLASS=NUMBER` as `parse_costs` reads them, to be pasted into a shell."""
+    buffer = io.StringIO()
+    parts = [f"{c}={cost:g}" for c, cost in zip(classes.tolist()[:6], costs, strict=False)]
+    csv.writer(buffer, lineterminator="").writerow(parts)
+    return shlex.quote(buffer.getvalue()) + (",..." if len(classes) > 6 else "")
+
+
 def parse_costs(text: str, classes: NDArray[Any]) -> dict[Any, float] | str:
     """`malignant=10,benign=1` as a dict by class; the word `balanced` stays."""
-    how = f"write --costs {','.join(f'{c}=1' for c in classes.tolist()[:6])}{',...' if len(classes) > 6 else ''}"
+    how = f"write --costs {written_costs(classes, np.ones(len(classes)))}"
     if text.strip() == "balanced":
         return "balanced"
     known = {str(c): c for c in classes.tolist()}
@@ -46,7 +57,9 @@ def parse_costs(text: str, classes: NDArray[Any]) -> dict[Any, float] | str:
         found[known[label]] = cost
     missing = [label for label, c in known.items() if c not in found]
     if missing:
-        raise ValueError(f"--costs says nothing of the class {missing[0]!r}; add {missing[0]}=NUMBER.")
+        raise ValueError(
+            f"--costs says nothing of the class {missing[0]!r}; write --costs {written_costs(classes, np.ones(len(classes)))} with your numbers."
+        )
     return found
 
 
