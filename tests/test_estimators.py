@@ -711,7 +711,7 @@ def test_a_kernel_with_negative_eigenvalues_is_told():
     rng = np.random.default_rng(0)
     y = np.arange(40) % 2
     X = rng.normal(size=(40, 3)) + np.outer(y, [1, 0, 0])
-    with pytest.warns(RuntimeWarning, match="negative eigenvalues"):
+    with pytest.warns(ConvergenceWarning, match="negative eigenvalues"):
         ApportionedSVC(kernel="sigmoid", C=10).fit(X, y)
 
 

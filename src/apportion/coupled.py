@@ -166,7 +166,7 @@ class _Coupled:
         """The working set (n, R): what was in it and is not far inside a bound, and the worst violators, up to as many again."""
         R = violation.shape[1]
         self.in_set &= violation > -0.2 * violation.max()
-        # the worst violators may be of few kinds (class, row), whose intercepts are off; where many others have to wait, these alone
+        # the worst violators may be of few kinds (class, row), whose intercepts are off; where many others have to wait, they
         # would throw the intercepts to the other side, round after round
         crowded = int(((violation > 0) | self.in_set).any(axis=1).sum()) > 2 * self.largest
         found = np.flatnonzero(((violation > 0) & ~self.in_set).ravel())

@@ -175,7 +175,7 @@ class _ApportionedClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
             warnings.warn(
                 f"the objective found, {solution.objective:.3g}, is above that of scores that are all zero, {nothing:.3g}: the "
                 "kernel has negative eigenvalues, and `dual_gap_` says nothing. Take a positive semidefinite one, such as 'rbf'.",
-                RuntimeWarning,
+                ConvergenceWarning,
                 stacklevel=4,
             )
         if solution.gap > self.tol:

@@ -35,7 +35,6 @@ from .smo import NEVER, NO_INVERSE, smo
 from .solution import Array, Watch
 from .threads import Each
 
-
 LOPSIDED = 0.05  # fewer violators of one side than this share of the room, and both sides are filled
 
 
@@ -212,7 +211,7 @@ class _Sample:
         return members if len(members) <= largest else self.extremes(j, members, largest)
 
     def extremes(self, j: int, pool: Members, count: int) -> Members:
-        """Of the pool, those whose beta most wants to grow and to shrink, up to half of `count` each, whether they violate or not."""
+        """Of the pool, those whose beta most wants to grow and to shrink, half of `count` each, whether they violate or not."""
         p, E = self.problem, self.E[j, pool]
         labels = self.labels[pool]
         sign = p.sign[j][labels]

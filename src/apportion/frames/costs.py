@@ -57,9 +57,7 @@ def parse_costs(text: str, classes: NDArray[Any]) -> dict[Any, float] | str:
         found[known[label]] = cost
     missing = [label for label, c in known.items() if c not in found]
     if missing:
-        raise ValueError(
-            f"--costs says nothing of the class {missing[0]!r}; write --costs {written_costs(classes, np.ones(len(classes)))} with your numbers."
-        )
+        raise ValueError(f"--costs says nothing of the class {missing[0]!r}; {how} with your numbers.")
     return found
 
 
