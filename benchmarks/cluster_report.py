@@ -150,7 +150,8 @@ def projection(simulated: list[Record], counted: list[Record]) -> str:
         (
             r
             for r in simulated
-            if (r["n"], r["d"], r["k"], r["P"], r["kind"], r["ordered"]) == (64_000, 50, 5, 16, "dense", False)
+            if (r["n"], r["d"], r["k"], r["P"], r["kind"], r["ordered"])
+            == (64_000, 50, 5, 16, "dense", False)
         ),
         key=lambda r: r["C"],
     )
