@@ -486,6 +486,12 @@ MISTAKES = {
     "target is a quantity": (fit_csv(TABLE, target="a"), "24 different values in 24 rows"),
     "no costs": (fit_csv(TABLE, costs=None), "--costs x=10,y=1"),
     "costs twice": (fit_csv(TABLE, "--cost-matrix", "c.csv"), "twice"),
+    "no processes": (lambda f, t: ["fit", "iris", "--jobs", "0"], "--jobs 0 would do nothing; allowed"),
+    "no methods": (lambda f, t: ["compare", "iris", "--methods", ","], "--methods names none; see"),
+    "a plot of no known form": (
+        lambda f, t: ["compare", "iris", "--plot", t / "p.xyz"],
+        "'.xyz' is not known; allowed: .png, .svg, .pdf",
+    ),
     "costs malformed": (fit_csv(TABLE, costs="x:1,y:2"), "'x:1' is not CLASS=NUMBER; write --costs x=1,y=1"),
     "costs without a class": (fit_csv(TABLE, costs="=3"), "is not CLASS=NUMBER"),
     "costs empty": (fit_csv(TABLE, costs=""), "say what an error on each class costs"),

@@ -383,6 +383,11 @@ def test_reapportion_tells_what_its_decisions_cost(iris):
     assert machine.best_cost_ != other.best_cost_
 
 
+def test_sparse_rows_for_a_machine_of_dense_ones(fitted, iris):
+    with pytest.raises(TypeError, match="dense data is required"):
+        fitted.predict(sparse.csr_matrix(iris[0]))
+
+
 def test_one_class_is_not_enough(iris):
     with pytest.raises(ValueError, match="at least 2 classes"):
         ApportionedSVCCV(**SMALL).fit(iris[0], ["a"] * 150)

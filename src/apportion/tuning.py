@@ -172,7 +172,8 @@ class ApportionedSVCCV(ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         if not self.machines_:
             raise ValueError("refit=False left no machine to predict with; fit with refit=True.")
-        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
+        kinds = "csr" if self._sparse else False  # what was fitted on dense rows is scaled by their means
+        X = validate_data(self, X, accept_sparse=kinds, dtype=[np.float64, np.float32], reset=False)
         total = np.zeros((X.shape[0], len(self.classes_)))
         scaled: dict[str, Any] = {}
         for machine, factor, scaling in zip(self.machines_, self._factors, self._scalings, strict=True):
@@ -226,6 +227,7 @@ class ApportionedSVCCV(ClassifierMixin, BaseEstimator):
         weight = weight / weight.mean()  # the Cs that are tried are not to depend on its unit
         kernels, losses = self._candidates(X, costs)
         self.classes_, self.costs_, self.class_weight_total_ = classes, costs.array, counts
+        self._sparse = sparse.issparse(X)
 
         if len(y) > candidates.KERNEL_ROWS and any(kernel.kernel != "linear" for kernel in kernels):
             warnings.warn(

@@ -102,6 +102,15 @@ Data = Annotated[
     typer.Argument(help="A CSV, Parquet or svmlight file, or the name of a table (see: apportion datasets)."),
 ]
 Model = Annotated[Path, typer.Argument(help="A file written by: apportion fit.")]
+
+
+def _some(jobs: int) -> int:
+    if jobs == 0:
+        raise ValueError("--jobs 0 would do nothing; allowed: 1 and more, or -1 for one a core.")
+    return jobs
+
+
+Jobs = Annotated[int, typer.Option(min=-1, callback=_some, help="Processes; -1 for one a core.")]
 Json = Annotated[bool, typer.Option("--json", help="Answer with JSON, and with nothing else.")]
 
 

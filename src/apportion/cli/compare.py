@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from .application import Data, Json, app
+from .application import Data, Jobs, Json, app
 from .data import check_place, read_data
 from .fit import chosen_costs
 from .screen import Grid, answer, console_for, one_line, progress, remark, show_costs, show_data
@@ -51,7 +51,7 @@ def compare(
     markdown: Annotated[Path | None, typer.Option(help="Write the table as Markdown.")] = None,
     csv: Annotated[Path | None, typer.Option(help="Write the table as CSV.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Write the plot: a PNG, SVG or PDF file.")] = None,
-    jobs: Annotated[int, typer.Option(min=-1, help="Processes; -1 for one a core.")] = -1,
+    jobs: Jobs = -1,
     seed: Annotated[int, typer.Option(min=0, help="Of the folds.")] = 0,
     _list: Annotated[
         bool, typer.Option("--list", help="Show the methods there are.", is_eager=True, callback=list_methods)
@@ -69,6 +69,8 @@ def compare(
     for path in (out, markdown, csv, plot):
         if path is not None:
             check_place(path)
+    if plot is not None and plot.suffix.lower() not in (".png", ".svg", ".pdf"):
+        raise ValueError(f"--plot {plot}: {plot.suffix!r} is not known; allowed: .png, .svg, .pdf.")
     table = read_data(data)
     X, y = table.split(target)
     classes, counts = np.unique(y, return_counts=True)
@@ -130,7 +132,10 @@ def _names(methods: str | None, k: int) -> list[str] | None:
         return None
     if methods == "all":
         return [name for name, method in METHODS.items() if method.applies_to(k)]
-    return [name.strip() for name in methods.split(",") if name.strip()]
+    names = [name.strip() for name in methods.split(",") if name.strip()]
+    if not names:
+        raise ValueError("--methods names none; see: apportion compare --list.")
+    return names
 
 
 def _numbers(table: Any, X: Any, y: Any, rows: int, seed: int) -> tuple[Any, list[Any], list[str]]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .application import Data, Json, app
+from .application import Data, Jobs, Json, app
 from .data import check_place, read_data
 from .screen import (
     answer,
@@ -47,7 +47,7 @@ def fit(
     max_time: Annotated[
         float | None, typer.Option(min=1, help="Seconds after which to stop searching.")
     ] = None,
-    jobs: Annotated[int, typer.Option(min=-1, help="Processes; -1 for one a core.")] = 1,
+    jobs: Jobs = 1,
     seed: Annotated[int, typer.Option(min=0, help="Of the cross-validation.")] = 0,
     as_json: Json = False,
 ) -> None:

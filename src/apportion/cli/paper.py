@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from .application import Jobs
 from .data import check_place
 from .reproduce import reproduce
 from .screen import console_for, progress, remark
@@ -39,7 +40,7 @@ def paper(
     figures: Annotated[
         Path | None, typer.Option(help="Folder to draw Figures 3, 4 and 5 into, as PNG.")
     ] = None,
-    jobs: Annotated[int, typer.Option(min=-1, help="Processes; -1 for one a core.")] = -1,
+    jobs: Jobs = -1,
     only_cells: Annotated[
         bool, typer.Option("--only-cells", help="Compute nothing: results from the cells that are finished.")
     ] = False,

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from .application import Jobs
 from .data import check_place
 from .reproduce import reproduce
 from .screen import console_for, progress, remark
@@ -34,7 +35,7 @@ def study(
     plot: Annotated[
         Path | None, typer.Option(help="File of the critical difference diagram: PNG, SVG, PDF.")
     ] = None,
-    jobs: Annotated[int, typer.Option(min=-1, help="Processes; -1 for one a core.")] = -1,
+    jobs: Jobs = -1,
     only_tables: Annotated[
         bool, typer.Option("--only-tables", help="Compute nothing: tables from the file of results.")
     ] = False,

@@ -170,14 +170,20 @@ class StudyProblem:
 
 
 def study_data(name: str, seed: int, rows: int = 1000) -> tuple[NDArray[np.float64], NDArray[np.str_]]:
-    """A table of the study as numbers: X (n, columns), y (n,).
+    """A table of the study as numbers: X (n, columns), y (n,), as `study_rows` draws them."""
+    table = load_table(name)
+    return study_rows(table.numbers, table.y, seed, rows)
+
+
+def study_rows(
+    X: NDArray[np.float64], y: NDArray[np.str_], seed: int, rows: int = 1000
+) -> tuple[NDArray[np.float64], NDArray[np.str_]]:
+    """What the study takes of a table X (n, columns), y (n,).
 
     Repeated rows are kept once where fewer than a quarter are repeated (an accident of the collection: a row must not be in
     training and test); where more are, it is the nature of the data. Classes of fewer than 10 rows are left out, before and
     after the stratified draw of at most `rows` rows by `seed`; columns that are constant then, too.
     """
-    table = load_table(name)
-    X, y = table.numbers, table.y
     _, first = np.unique(
         np.column_stack([X, np.unique(y, return_inverse=True)[1]]), axis=0, return_index=True
     )
