@@ -28,7 +28,7 @@ def written_costs(classes: NDArray[Any], costs: Sequence[float]) -> str:
 
 def parse_costs(text: str, classes: NDArray[Any]) -> dict[Any, float] | str:
     """`malignant=10,benign=1` as a dict by class; the word `balanced` stays."""
-    how = f"write --costs {written_costs(classes, np.ones(len(classes)))}"
+    how = f"write --costs {written_costs(classes, [1.0] * len(classes))}"
     if text.strip() == "balanced":
         return "balanced"
     known = {str(c): c for c in classes.tolist()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -57,7 +58,7 @@ def ddag_bound(margins: ArrayLike, *, n: int, radius: float, delta: float = 0.05
     parted = np.all((gamma > 0) | ~off, axis=1)
     D = np.sum(1 / np.where(off & (gamma > 0), gamma, np.inf) ** 2, axis=1)
     log = np.log2
-    inside = radius**2 * D * log(4 * np.e * n) * log(4 * n) + log(2 / delta) + (k - 1) * log(2 * n)
+    inside = radius**2 * D * log(4 * math.e * n) * log(4 * n) + log(2 / delta) + (k - 1) * log(2 * n)
     return np.where(parted, 130 / n * inside, np.inf)
 
 
