@@ -60,6 +60,10 @@ def test_blocks_are_the_block_some_rows_at_a_time(name, form):
         out[at] = block  # before the next is asked for
     assert_allclose(out, whole, rtol=1e-12)
     assert not list(kernel.blocks(rows[:0], slice(5, 60)))
+    written = np.zeros_like(out)
+    for at, block in kernel.blocks(rows, slice(5, 60), written):
+        assert_array_equal(block, written[at])
+    assert_allclose(written, whole, rtol=1e-12)
 
 
 @pytest.mark.parametrize("form", ["dense", "csr", "callable", "precomputed"])
@@ -129,9 +133,12 @@ class Counting:
         self.rows += len(np.arange(self.n)[rows])
         return self.K[rows][:, cols]
 
-    def blocks(self, rows, cols):
+    def blocks(self, rows, cols, out=None):
         if len(rows):
-            yield slice(None), self.block(rows, cols)
+            block = self.block(rows, cols)
+            if out is not None:
+                out[:] = block
+            yield slice(None), block
 
     def take(self, index):
         raise NotImplementedError

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from .coordinate import HUGE, TINY, feasible
 from .kernels import Kernel
 from .pairs import NOTHING, solve_pairs
-from .panels import SAMPLE_TOL, Members, nested_samples, panel, precision
+from .panels import SAMPLE_TOL, Members, nested_samples, panel, precision, workers
 from .solution import Array, Watch, relative
 from .threads import Each
 
@@ -284,7 +284,8 @@ def solve_table_kernel(
     for members in samples:
         last = len(members) == n
         part = kernel if last else kernel.take(members)
-        state = _Coupled(part, y[members], upper[members], table, t, b, alpha[members], each, largest)
+        at_once = workers(len(members), each)
+        state = _Coupled(part, y[members], upper[members], table, t, b, alpha[members], at_once, largest)
         goal = tol if last else max(tol, SAMPLE_TOL)
         while True:
             state.certify()

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.metrics.pairwise import pairwise_kernels
 
-from ._jit import jit
+from ._jit import fmax, jit
 
 Block = NDArray[Any]
 Index = Any  # integer array or slice
@@ -42,16 +42,24 @@ class Kernel(Protocol):
         """A new array, which the caller may write to."""
         ...
 
-    def blocks(self, rows: NDArray[np.intp], cols: Index) -> Iterator[tuple[slice, Block]]: ...
+    def blocks(
+        self, rows: NDArray[np.intp], cols: Index, out: Block | None = None
+    ) -> Iterator[tuple[slice, Block]]:
+        """(which rows, their block), `ROWS` at a time: in `out` (rows, cols) if given, else each may lie where the last lay."""
+        ...
 
     def take(self, index: NDArray[np.intp]) -> Kernel: ...
 
 
-def _blocks(kernel: Kernel, rows: NDArray[np.intp], cols: Index) -> Iterator[tuple[slice, Block]]:
-    """(which rows, their block), `ROWS` at a time."""
+def _blocks(
+    kernel: Kernel, rows: NDArray[np.intp], cols: Index, out: Block | None
+) -> Iterator[tuple[slice, Block]]:
     for start in range(0, len(rows), ROWS):
         at = slice(start, start + ROWS)
-        yield at, kernel.block(rows[at], cols)
+        block = kernel.block(rows[at], cols)
+        if out is not None:
+            out[at] = block
+        yield at, block
 
 
 def _diagonal(kernel: Kernel) -> NDArray[np.float64]:
@@ -95,17 +103,17 @@ def _exp_single(x):
     Much faster than numpy's: with few features a fit would else spend most of its time there.
     """
     for i in range(x.size):
-        v = max(x[i], np.float32(-87.0))  # less is no normal number; exp is then 2e-38 at most
-        n = np.floor(v * np.float32(1.44269504) + np.float32(0.5))
-        r = v - n * np.float32(0.69314718)
+        v = fmax(x[i], np.float32(-87.0))  # less is no normal number; exp is then 2e-38 at most
+        n = np.int32(v * np.float32(1.44269504) - np.float32(0.5))  # to the nearest: v is not positive
+        r = v - np.float32(n) * np.float32(0.69314718)
         p = np.float32(1 / 720) * r + np.float32(1 / 120)
         p = p * r + np.float32(1 / 24)
         p = p * r + np.float32(1 / 6)
         p = p * r + np.float32(0.5)
         p = p * r + np.float32(1.0)
         p = p * r + np.float32(1.0)
-        power = np.int32((np.int32(n) + np.int32(127)) << np.int32(23))  # the bits of 2^n
-        x[i] = p * power.view(np.float32)
+        bits = np.float32(p).view(np.int32) + (n << np.int32(23))  # n more in the exponent: times 2^n
+        x[i] = np.int32(bits).view(np.float32)
 
 
 def _exp(x: Block) -> Block:
@@ -155,6 +163,11 @@ class Sigmoid:
         return np.tanh(out, out=out)
 
 
+def _rows(data: Block, index: Index) -> Block:
+    """data[index]; `take` is faster than brackets."""
+    return data[index] if isinstance(index, slice) else data.take(index, axis=0)
+
+
 @dataclass
 class Points:
     """Dense examples; K[i, j] = evaluate(left[i], right[j])."""
@@ -173,18 +186,21 @@ class Points:
         return np.ones(self.n) if radial else _diagonal(self)
 
     def block(self, rows: Index, cols: Index) -> Block:
-        return self.evaluate(self.left[rows], self.right[cols])
+        return self.evaluate(_rows(self.left, rows), _rows(self.right, cols))
 
-    def blocks(self, rows: NDArray[np.intp], cols: Index) -> Iterator[tuple[slice, Block]]:
-        """A block is written over by the next: memory that is in cache already costs far less than new."""
+    def blocks(
+        self, rows: NDArray[np.intp], cols: Index, out: Block | None = None
+    ) -> Iterator[tuple[slice, Block]]:
         right = np.asfortranarray(self.right[cols])  # so that its transpose lies in the order of the product
-        buffer = np.empty((min(ROWS, len(rows)), len(right)), self.dtype)
+        # memory that is in cache already costs far less than new
+        buffer = np.empty((min(ROWS, len(rows)), len(right)), self.dtype) if out is None else None
         for start in range(0, len(rows), ROWS):
-            left = self.left.take(rows[start : start + ROWS], axis=0)
-            yield slice(start, start + ROWS), self.evaluate(left, right, buffer[: len(left)])
+            at = slice(start, start + ROWS)
+            left = self.left.take(rows[at], axis=0)
+            yield at, self.evaluate(left, right, buffer[: len(left)] if out is None else out[at])
 
     def take(self, index: NDArray[np.intp]) -> Points:
-        return Points(self.left[index], self.right[index], self.evaluate)
+        return Points(_rows(self.left, index), _rows(self.right, index), self.evaluate)
 
 
 @dataclass
@@ -208,8 +224,10 @@ class Pairwise:
     def block(self, rows: Index, cols: Index) -> Block:
         return self._evaluate(self.X[rows], self.X[cols])
 
-    def blocks(self, rows: NDArray[np.intp], cols: Index) -> Iterator[tuple[slice, Block]]:
-        return _blocks(self, rows, cols)
+    def blocks(
+        self, rows: NDArray[np.intp], cols: Index, out: Block | None = None
+    ) -> Iterator[tuple[slice, Block]]:
+        return _blocks(self, rows, cols, out)
 
     def against(self, X: Any) -> Block:
         """K of other examples with these."""
@@ -253,8 +271,10 @@ class Precomputed:
     def block(self, rows: Index, cols: Index) -> Block:
         return self.K[np.ix_(self.index[rows], self.index[cols])].astype(self.dtype, copy=False)
 
-    def blocks(self, rows: NDArray[np.intp], cols: Index) -> Iterator[tuple[slice, Block]]:
-        return _blocks(self, rows, cols)
+    def blocks(
+        self, rows: NDArray[np.intp], cols: Index, out: Block | None = None
+    ) -> Iterator[tuple[slice, Block]]:
+        return _blocks(self, rows, cols, out)
 
     def take(self, index: NDArray[np.intp]) -> Precomputed:
         return Precomputed(self.K, self.index[index], self.dtype)
@@ -269,10 +289,12 @@ class Remembered:
 
     def __init__(self, source: Kernel, megabytes: float) -> None:
         self.source, self.megabytes, self.n, self.dtype = source, megabytes, source.n, source.dtype
-        tiles, width = -(-self.n // COLUMNS), min(self.n, COLUMNS)
-        row = tiles * width * np.dtype(self.dtype).itemsize
+        row = self.n * np.dtype(self.dtype).itemsize
         self.capacity = int(min(self.n, megabytes * 2**20 // max(row, 1)))
-        self._kept = np.empty((tiles, self.capacity, width), self.dtype)  # takes memory as it is written to
+        widths = [min(COLUMNS, self.n - start) for start in range(0, self.n, COLUMNS)]
+        self._tiles = [
+            np.empty((self.capacity, w), self.dtype) for w in widths
+        ]  # take memory as they are written to
         self.slot = np.full(self.n, -1)  # example -> where its row is kept
         self._owner = np.full(self.capacity, -1)  # slot -> example
 
@@ -291,9 +313,13 @@ class Remembered:
 
     def fill(self, new: NDArray[np.intp], cols: slice) -> Block:
         """The tile of `cols`: row slot[i] holds example i."""
-        tile = self._kept[cols.start // COLUMNS]
-        for at, block in self.source.blocks(new, cols):
-            tile[self.slot[new[at]], : cols.stop - cols.start] = block
+        tile, slots = self._tiles[cols.start // COLUMNS], self.slot[new]
+        if len(new) and np.all(np.diff(slots) == 1):  # room in one piece, as there is until the cache is full
+            for _ in self.source.blocks(new, cols, tile[slots[0] : slots[-1] + 1]):
+                pass
+        else:
+            for at, block in self.source.blocks(new, cols):
+                tile[slots[at]] = block
         return tile
 
     def diagonal(self) -> NDArray[np.float64]:
@@ -302,8 +328,10 @@ class Remembered:
     def block(self, rows: Index, cols: Index) -> Block:
         return self.source.block(rows, cols)
 
-    def blocks(self, rows: NDArray[np.intp], cols: Index) -> Iterator[tuple[slice, Block]]:
-        return self.source.blocks(rows, cols)
+    def blocks(
+        self, rows: NDArray[np.intp], cols: Index, out: Block | None = None
+    ) -> Iterator[tuple[slice, Block]]:
+        return self.source.blocks(rows, cols, out)
 
     def take(self, index: NDArray[np.intp]) -> Remembered:
         return Remembered(self.source.take(index), self.megabytes)

@@ -17,6 +17,7 @@ Members = NDArray[np.intp]
 WHOLE = 400  # samples up to about this size are solved with their whole kernel matrix
 GROWTH = 4  # each sample is this much larger than the one before
 SAMPLE_TOL = 0.1  # relative gap at which a sample has taught enough
+SERIAL = 4000  # a round on fewer examples is over before a second thread has begun
 ROUNDING = 1e-5  # of float32 numbers after many steps, as a share of the largest
 
 
@@ -31,6 +32,11 @@ def nested_samples(starts: Members) -> list[Members]:
     return [
         np.sort(np.concatenate([order[: -(-len(order) * size // n)] for order in orders])) for size in sizes
     ]
+
+
+def workers(n: int, each: Each) -> Each:
+    """The map to use on n examples: `each` where threads pay."""
+    return map if n < SERIAL else each
 
 
 def precision(K: NDArray[Any], gradient: Array, eps: float) -> Any:

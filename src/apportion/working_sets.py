@@ -30,11 +30,12 @@ import numpy as np
 
 from ._jit import fmax, jit
 from .kernels import Kernel
-from .panels import SAMPLE_TOL, WHOLE, Members, nested_samples, panel, precision
+from .panels import SAMPLE_TOL, WHOLE, Members, nested_samples, panel, precision, workers
 from .smo import NEVER, NO_INVERSE, smo
 from .solution import Array, Watch
 from .threads import Each
 
+SCANNED = 1_000_000  # threads do not pay for a scan of fewer numbers
 LOPSIDED = 0.05  # fewer violators of one side than this share of the room, and both sides are filled
 
 
@@ -134,6 +135,50 @@ def _scan(beta, E, b, starts, sign, margin, box, weight, violation):
     return gap, hinge, quadratic, used, worst
 
 
+@jit
+def _candidates(violation, inside, least):
+    """Those of a working set that stay, above `least`, and the violators outside it; brings `inside` up to date."""
+    n = violation.size
+    stay, outside = np.empty(n, np.intp), np.empty(n, np.intp)
+    a = b = 0
+    for i in range(n):
+        v = violation[i]
+        inside[i] &= v > least
+        stay[a] = outside[b] = i
+        a += inside[i]
+        b += (not inside[i]) & (v > 0.0)
+    return stay[:a], outside[:b]
+
+
+@jit
+def _solve_set(K, E, members, beta, diagonal, rest, offset, labels, sign, box, weight, eps):
+    """SMO on some of the examples of an output, whose kernel matrix is K and whose gradient is E.
+
+    A K with one row more holds the dummy example of kernel `offset` with beta `rest`. Changes beta; returns the members whose beta
+    changed, and by how much.
+    """
+    q, size = members.size, len(K)
+    lower, upper, before, own = np.zeros(size), np.zeros(size), np.empty(size), np.empty(size)
+    for t in range(q):
+        i = members[t]
+        c = labels[i]
+        if sign[c] > 0.0:
+            upper[t] = box[c] * weight[i]
+        else:
+            lower[t] = -box[c] * weight[i]
+        before[t], own[t] = beta[i], diagonal[i]
+    if size > q:
+        lower[q], upper[q], before[q], own[q] = NEVER, -NEVER, rest, offset
+    after = before.copy()
+    smo(K, own, after, E, lower, upper, eps, 10_000 + 100 * q, NO_INVERSE)
+    changed, delta, count = np.empty(q, np.intp), np.empty(q), 0
+    for t in range(q):
+        changed[count], delta[count] = members[t], after[t] - before[t]
+        count += after[t] != before[t]
+        beta[members[t]] = after[t]
+    return changed[:count], delta[:count]
+
+
 class _Sample:
     """The m outputs on some of the examples, and the rounds that improve them."""
 
@@ -184,7 +229,7 @@ class _Sample:
             if p.offset:
                 self.quadratic[j] += self.b[j] ** 2 / p.offset
 
-        list(self.each(one, outputs))
+        list((map if self.beta.size < SCANNED else self.each)(one, outputs))
 
     def unfinished(self, tol: float) -> Members:
         """The outputs with the largest gaps, so many that the others may stay as they are."""
@@ -195,19 +240,18 @@ class _Sample:
         return np.sort(order[np.cumsum(self.gap[order]) > 0.7 * allowed])
 
     def working_set(self, j: int) -> Members:
-        """What is in it already and not far inside its bound, and the worst violators, up to twice as many."""
+        """What is in it already and not far inside its bound, and the worst violators, up to four times as many."""
         v, inside, largest = self.violation[j], self.in_set[j], self.problem.largest
-        inside &= v > -0.2 * self.worst[j]
-        candidates = np.flatnonzero(~inside & (v > 0.0))
-        room = max(64, 2 * int(inside.sum()))
+        stay, candidates = _candidates(v, inside, -0.2 * self.worst[j])
+        room = max(64, 4 * len(stay))
         if len(candidates) > room:
-            growing = np.count_nonzero(self.E[j, candidates] > self.b[j])
+            growing = np.count_nonzero(self.E[j].take(candidates) > self.b[j])
             if min(growing, len(candidates) - growing) < LOPSIDED * room:
                 candidates = self.extremes(j, np.flatnonzero(~inside), room)
             else:
-                candidates = candidates[np.argpartition(-v[candidates], room)[:room]]
+                candidates = candidates[np.argpartition(-v.take(candidates), room)[:room]]
         inside[candidates] = True
-        members = np.flatnonzero(inside)
+        members = np.sort(np.concatenate([stay, candidates]))
         return members if len(members) <= largest else self.extremes(j, members, largest)
 
     def extremes(self, j: int, pool: Members, count: int) -> Members:
@@ -226,33 +270,35 @@ class _Sample:
 
     def solve(self, j: int, eps: float) -> tuple[Members, Array]:
         """Solve output j on its working set; returns the members that changed, and by how much."""
-        p, size = self.problem, self.beta.shape[1]
-        members = np.arange(size) if self.whole is not None else self.working_set(j)
-        K = self.whole if self.whole is not None else p.kernel.block(members, members)
-        labels = self.labels[members]
-        positive = p.sign[j][labels] > 0
-        reach = p.box[j][labels] * p.weight[members]
-        lower, upper = np.where(positive, 0.0, -reach), np.where(positive, reach, 0.0)
-        before = self.beta[j, members]
-        beta, E, diagonal = before.copy(), self.E[j, members], self.diagonal[members]
+        p, whole = self.problem, self.whole is not None
+        members = np.arange(p.kernel.n) if whole else self.working_set(j)
+        K = self.whole if whole else p.kernel.block(members, members)
+        beta, E, rest, offset = self.beta[j], self.E[j].take(members), 0.0, 0.0
         if p.offset is not None:  # the dummy example
+            rest, offset = -beta.sum(), p.offset
             K = np.pad(K, (0, 1))
-            K[-1, -1] = p.offset
-            rest = -self.beta[j].sum()
-            beta, E, diagonal = (
-                np.append(beta, rest),
-                np.append(E, -p.offset * rest),
-                np.append(diagonal, p.offset),
-            )
-            lower, upper = np.append(lower, NEVER), np.append(upper, -NEVER)
+            K[-1, -1] = offset
+            E = np.append(E, -offset * rest)
         E = E.astype(precision(K, E, eps))
-        smo(K, diagonal, beta, E, lower, upper, eps, 10_000 + 100 * len(members), NO_INVERSE)
-        beta = beta[: len(members)]
-        self.beta[j, members] = beta
-        if self.whole is not None:
-            self.E[j] -= self.whole @ (beta - before).astype(K.dtype)
-        changed = np.flatnonzero(beta != before)
-        return members[changed], (beta - before)[changed]
+        changed, delta = _solve_set(
+            K,
+            E,
+            members,
+            beta,
+            self.diagonal,
+            rest,
+            offset,
+            self.labels,
+            p.sign[j],
+            p.box[j],
+            p.weight,
+            eps,
+        )
+        if whole:
+            step = np.zeros(len(members), K.dtype)
+            step[changed] = delta
+            self.E[j] -= self.whole @ step
+        return changed, delta
 
     def round(self, outputs: Members, tol: float) -> None:
         """Solve each output on its working set, then bring the scores of all examples up to date with one panel."""
@@ -291,7 +337,8 @@ def solve_binary_outputs(
     rounds = 0
     for members in samples:
         last = len(members) == n
-        sample = _Sample(problem if last else problem.take(members), beta.take(members, axis=1), each)
+        part = problem if last else problem.take(members)
+        sample = _Sample(part, beta.take(members, axis=1), workers(len(members), each))
         goal = tol if last else max(tol, SAMPLE_TOL)
         while len(active := sample.unfinished(goal)) and rounds < max_iter:
             sample.round(active, goal)
