@@ -13,13 +13,15 @@ State: E[j, i] = s_i mu_i - (K beta_j)_i. Example i violates its conditions when
 
 The way to the optimum:
 1. Samples that grow by a factor of four, each warm-started from the one before.
-2. In rounds: every output takes its support vectors and its worst violators as working set, builds their small kernel matrix,
-   and solves that problem in cache. Where nearly all violators want beta to move the same way, it takes those nearest to moving
-   the other way too: alone they would throw the intercept from one side to the other, round after round.
+2. In rounds: every output takes as working set what it had in it, but for examples that have settled far inside their bound, and
+   its worst violators, builds their small kernel matrix, and solves that problem in cache. Where nearly all violators want beta to
+   move the same way, it takes those nearest to moving the other way too: alone they would throw the intercept from one side to the
+   other, round after round.
 3. Then the kernel rows of all examples that changed in any output are computed once, panel by panel, and update E of all outputs.
 4. Until the duality gap sum_i U_i [z_i]_+ - alpha_i z_i, z_i = mu_i - s_i f_i, is small enough.
 
-No matrix of size n x n is stored. Tiles have fixed sizes: the result does not depend on the number of threads.
+Only the smallest samples have a kernel matrix of their own. Tiles have fixed sizes: the result does not depend on the number of
+threads.
 """
 
 from __future__ import annotations
