@@ -193,7 +193,7 @@ class Points:
     ) -> Iterator[tuple[slice, Block]]:
         right = np.asfortranarray(self.right[cols])  # so that its transpose lies in the order of the product
         # memory that is in cache already costs far less than new
-        buffer = np.empty((min(ROWS, len(rows)), len(right)), self.dtype) if out is None else None
+        buffer = np.empty((min(ROWS, len(rows)) if out is None else 0, len(right)), self.dtype)
         for start in range(0, len(rows), ROWS):
             at = slice(start, start + ROWS)
             left = self.left.take(rows[at], axis=0)

@@ -332,7 +332,7 @@ def _with_plain_costs(model: BaseEstimator) -> BaseEstimator:
     """
 
     def plain(estimator: Any) -> Any:
-        costs = getattr(estimator, "costs", None)
+        costs: Any = getattr(estimator, "costs", None)
         if hasattr(costs, "columns"):  # labels that are no class may be there too
             order = list(getattr(estimator, "classes_", sorted(costs.index)))
             return costs.loc[order, order].to_numpy(dtype=float)

@@ -272,9 +272,9 @@ class _Sample:
 
     def solve(self, j: int, eps: float) -> tuple[Members, Array]:
         """Solve output j on its working set; returns the members that changed, and by how much."""
-        p, whole = self.problem, self.whole is not None
-        members = np.arange(p.kernel.n) if whole else self.working_set(j)
-        K = self.whole if whole else p.kernel.block(members, members)
+        p, whole = self.problem, self.whole
+        members = self.working_set(j) if whole is None else np.arange(p.kernel.n)
+        K = p.kernel.block(members, members) if whole is None else whole
         beta, E, rest, offset = self.beta[j], self.E[j].take(members), 0.0, 0.0
         if p.offset is not None:  # the dummy example
             rest, offset = -beta.sum(), p.offset
@@ -296,10 +296,10 @@ class _Sample:
             p.weight,
             eps,
         )
-        if whole:
-            step = np.zeros(len(members), K.dtype)
+        if whole is not None:
+            step = np.zeros(len(members), whole.dtype)
             step[changed] = delta
-            self.E[j] -= self.whole @ step
+            self.E[j] -= whole @ step
         return changed, delta
 
     def round(self, outputs: Members, tol: float) -> None:
