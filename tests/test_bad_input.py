@@ -155,6 +155,10 @@ BAD = {
     "kernel: an array": (fit(Kernel(kernel=np.ones(2))), r"kernel=array.* is not known; allowed"),
     "kernel: a list": (fit(Kernel(kernel=["rbf"])), r"kernel=\['rbf'\] is not known; allowed"),
     "kernel: not square": (fit(Kernel(kernel="precomputed")), r"square matrix.*\(30, 3\)"),
+    "kernel: not square, weights": (
+        lambda: Kernel(kernel="precomputed").fit(X, Y, np.arange(len(Y)) > 0),
+        r"square matrix.*\(30, 3\)",
+    ),
     "kernel: precomputed and sparse": (
         fit(Kernel(kernel="precomputed"), sparse.csr_matrix(X @ X.T)),
         r"[Ss]parse",
@@ -174,7 +178,8 @@ BAD = {
     "gamma: a word": (fit(Kernel(gamma="wide")), r"gamma='wide' is not known; allowed: 'scale', 'auto'"),
     "gamma: zero": (fit(Kernel(gamma=0)), r"gamma=0 must be a number > 0"),
     "gamma: none": (fit(Kernel(gamma=None)), r"gamma=None must be a number > 0"),
-    "degree: negative": (fit(Kernel(kernel="poly", degree=-1)), r"degree=-1 must be a number >= 0"),
+    "degree: negative": (fit(Kernel(kernel="poly", degree=-1)), r"degree=-1 must be an integer >= 0"),
+    "degree: a fraction": (fit(Kernel(kernel="poly", degree=2.5)), r"degree=2.5 must be an integer >= 0"),
     "coef0: infinite": (fit(Kernel(kernel="poly", coef0=np.inf)), r"coef0=inf must be a number"),
     "cache_size: zero": (fit(Kernel(cache_size=0)), r"cache_size=0 must be a number > 0"),
     # data

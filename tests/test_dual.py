@@ -11,12 +11,14 @@ from scipy import sparse
 from sklearn.datasets import load_digits
 from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.svm import SVC
+from threadpoolctl import threadpool_info
 
 import oracles
+from apportion import ApportionedSVC
 from apportion.costs import check_costs
 from apportion.coupled import _Coupled, _Table
 from apportion.dual import solve_kernel, solve_linear
-from apportion.kernels import Precomputed, make_kernel
+from apportion.kernels import Precomputed, Remembered, make_kernel
 from apportion.losses import LOSSES, LossTable, loss_table, value
 from apportion.solution import Settings
 from apportion.threads import threads
@@ -499,6 +501,38 @@ def test_an_error_in_one_thread_ends_the_work_of_all():
             each(work, range(10_000))
         assert len(done) < 100
         assert list(each(abs, [-1])) == [1]  # and the threads are there for the next
+
+
+def test_matrix_products_get_their_threads_back_when_the_last_fit_ends():
+    def limits():
+        return {library["filepath"]: library["num_threads"] for library in threadpool_info()}
+
+    before = limits()
+    first, second = threads(1), threads(1)
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)  # the fits of two threads overlap: the first to begin ends first
+    blas = [library for library in threadpool_info() if library["user_api"] == "blas"]
+    assert blas and all(library["num_threads"] == 1 for library in blas)
+    second.__exit__(None, None, None)
+    assert limits() == before
+
+
+def test_pairs_of_classes_share_the_cache(monkeypatch):
+    sizes = []
+
+    class Watched(Remembered):
+        def __init__(self, source, megabytes):
+            sizes.append(megabytes)
+            super().__init__(source, megabytes)
+
+    monkeypatch.setattr("apportion.dual.Remembered", Watched)
+    monkeypatch.setattr("apportion.kernels.Remembered", Watched)
+    X = np.random.default_rng(0).standard_normal((300, 30))
+    ApportionedSVC(loss="pairwise", kernel="laplacian", n_jobs=2, cache_size=10).fit(X, np.arange(300) % 3)
+    assert (
+        len(sizes) > 2 and max(sizes[1:]) == 5
+    )  # the first is that of the data, which only lends its source
 
 
 def test_rows_of_zeros_and_examples_of_weight_zero_are_no_trouble():

@@ -45,6 +45,72 @@ def problem(n=120, d=3, k=3, seed=0, spread=1.2):
     return rng.standard_normal((n, d)) + spread * rng.standard_normal((k, d))[y], y
 
 
+# ---------------------------------------------------------------- data at the edges
+
+
+@pytest.mark.parametrize("Machine", MACHINES)
+def test_sparse_rows_of_very_many_columns(Machine):
+    """Few rows are put into an order of their own; that must not take a dense copy of them."""
+    rng = np.random.default_rng(0)
+    X = sparse.random_array((200, 2**20), density=2e-5, format="csr", rng=rng)
+    y = rng.integers(3, size=200)
+    tracemalloc.start()
+    machine = Machine(kernel="linear") if Machine is ApportionedSVC else Machine()
+    machine.fit(sparse.vstack([X, X[:50]]).tocsr(), np.append(y, y[:50]))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 200 * 2**20 * 8 / 4
+    weighted = clone(machine).fit(X, y, np.where(np.arange(200) < 50, 2.0, 1.0))
+    assert_allclose(machine.objective_, weighted.objective_, rtol=1e-12)
+
+
+def test_a_stored_zero_is_a_zero():
+    X, y = problem()
+    X[np.abs(X) < 0.3] = 0.0
+    plain, stored = sparse.csr_matrix(X), sparse.csr_matrix(X)
+    stored[0, np.flatnonzero(X[0] == 0)] = 0.0
+    stored[1, np.flatnonzero(X[1] == 0)] = 0.0
+    first, second = (ApportionedLinearSVC().fit(part, y) for part in (plain, stored))
+    assert_array_equal(first.coef_, second.coef_)
+
+
+@pytest.mark.parametrize("rows", [60, 4500])
+@pytest.mark.parametrize("Machine", MACHINES)
+@pytest.mark.parametrize("absent", [(2,), (0, 3), (2, 3)])
+def test_pairs_of_classes_without_weight(Machine, absent, rows):
+    """The machines of the other pairs are as if those rows were not there."""
+    X, y = problem(rows, k=4)
+    here = ~np.isin(y, absent)
+    machine = Machine(loss="pairwise").fit(X, y, here.astype(float))
+    alone = Machine(loss="pairwise").fit(X[here], y[here])
+    assert machine.dual_gap_ <= 1e-3
+    both = [(c in alone.classes_) and (d in alone.classes_) for c in range(4) for d in range(c + 1, 4)]
+    assert_allclose(machine.intercept_[both], alone.intercept_, atol=0.05)
+
+
+def test_large_numbers_are_not_rounded_to_single_precision():
+    """exp(-gamma |x - z|_1) of numbers that differ in the eighth digit."""
+    rng = np.random.default_rng(0)
+    X, y = rng.uniform(0, 1e8, (1500, 1)), np.arange(1500) % 2
+    X[y == 1] = np.round(X[y == 1])
+    machine = ApportionedSVC(kernel="laplacian", gamma=1.0, loss="one-vs-rest").fit(X, y)
+    exact = ApportionedSVC(kernel="precomputed", loss="one-vs-rest").fit(laplacian_kernel(X, gamma=1.0), y)
+    assert_allclose(machine.objective_, exact.objective_, rtol=2e-3)
+    assert_allclose(
+        machine.decision_function(X[:50]),
+        exact.decision_function(laplacian_kernel(X[:50], X, gamma=1.0)),
+        atol=0.02,
+    )
+
+
+def test_gamma_scale_far_from_the_origin():
+    X, y = problem()
+    near, far = (ApportionedSVC(kernel="rbf").fit(part, y) for part in (1000 * X, 1000 * X + 1.7e9))
+    assert_allclose(far._gamma, 1 / (3 * (1000 * X).var()), rtol=1e-6)
+    assert_array_equal(near.predict(1000 * X), far.predict(1000 * X + 1.7e9))
+    assert ApportionedSVC().fit(np.full((6, 2), 0.1), [0, 1] * 3)._gamma == 1.0
+
+
 # ---------------------------------------------------------------- the paper's claim
 
 

@@ -587,7 +587,7 @@ def test_the_command(tmp_path, monkeypatch):
     done = CliRunner().invoke(
         app, ["reproduce", "neural", "--data", str(tmp_path / "none.npz"), "--seeds", "3"]
     )
-    assert done.exit_code == 1 and "does not exist" in done.output
+    assert done.exit_code == 2 and "does not exist" in done.output
 
 
 def test_a_seed_gives_the_same_network_twice(tmp_path):

@@ -169,6 +169,10 @@ def test_a_file_is_readable_by_those_the_umask_allows(tmp_path):
     finally:
         os.umask(before)
     assert (tmp_path / "f").stat().st_mode & 0o777 == 0o644
+    os.chmod(tmp_path / "f", 0o600)
+    write_whole(tmp_path / "f", b"y")  # what was private stays private
+    assert (tmp_path / "f").stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / "f").read_bytes() == b"y" and os.listdir(tmp_path) == ["f"]
 
 
 @pytest.mark.parametrize(

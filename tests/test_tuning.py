@@ -23,6 +23,7 @@ from apportion import (
     tuning,
 )
 from apportion.calibration import calibrate, decide, temperature
+from apportion.fitting import stratified
 from apportion.losses import loss_table
 from apportion.paths import hinge_path, with_intercept
 from apportion.search import KernelChoice, LossChoice, held_out_scores, kernel_matrices
@@ -244,6 +245,19 @@ def test_a_sample_is_searched_and_all_rows_are_fitted(monkeypatch):
     assert len(machine.held_out_rows_) == 200
     assert max(m[-1].support_.max() for m in machine.machines_) > 300
     assert np.mean(machine.predict(X) == y) > 0.7
+
+
+@pytest.mark.parametrize("size", [19, 20, 21, 22, 30])
+def test_a_sample_may_leave_out_as_little_as_one_row(size):
+    y = np.append(np.arange(20) % 3, 7)  # and a class of one row
+    rows = stratified(y, size, 0)
+    assert len(np.unique(rows)) == len(rows) and (len(rows) == 21 or len(rows) == size)
+
+
+def test_a_fit_on_one_row_more_than_is_searched(iris, monkeypatch):
+    monkeypatch.setattr(tuning, "SEARCH_ROWS", len(iris[1]) - 1)
+    machine = ApportionedSVCCV(kernels=("linear",), Cs=(1.0,), losses=("apportioned",)).fit(*iris)
+    assert len(machine.held_out_rows_) == len(iris[1])
 
 
 def test_too_many_rows_for_kernels_have_nystroem_features_and_it_says_so(monkeypatch):

@@ -13,7 +13,8 @@ Which form solves what (all stop at the same relative duality gap):
     apportioned, pairwise)                                                         serves eight outputs
     any other                        coupled.py                coordinate.py: all outputs of an example at once
 
-A free intercept outside the first row is found by the method of multipliers (multipliers.py).
+A free intercept outside the first column and newton.py is found by the method of multipliers (multipliers.py), and so is that of
+outputs that hang together everywhere.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from . import coordinate, coupled, newton, working_sets
-from .kernels import Kernel, Precomputed, make_kernel
+from .kernels import Kernel, Precomputed, Remembered, make_kernel
 from .losses import LossTable
 from .multipliers import free_intercept
 from .panels import panel
@@ -52,6 +53,8 @@ def solve_kernel(
             return _coupled_kernel(table, kernel, y, sample_weight, settings, start, each)
         alpha, intercept = np.zeros((len(y), table.codes.shape[1])), np.zeros(table.n_outputs)
         serial = len(parts) > 1  # many small problems: one thread each; one large problem: threads within
+        if serial and isinstance(kernel, Remembered):  # each thread has its own share of the cache
+            kernel = Remembered(kernel.source, kernel.megabytes / min(settings.n_jobs, len(parts)))
         by_class = _sorted(y, table.n_classes)
 
         def one(part: Binary) -> tuple[float, float, int]:
@@ -92,9 +95,11 @@ def _binary_kernel(
     """Solve one part; writes its alpha and intercepts, returns (primal, gap, rounds). by_class: see _sorted."""
     order, starts = by_class
     order = np.concatenate([order[starts[c] : starts[c + 1]] for c in part.classes])
+    if not len(order):  # no class of the part has an example of positive weight
+        return 0.0, 0.0, 0
     sizes = starts[part.classes + 1] - starts[part.classes]
     labels = np.repeat(np.arange(len(sizes)), sizes)
-    own = np.flatnonzero(part.mirror == np.arange(len(part.mirror)))
+    own, at, side = part.solved()
     whole = len(order) == kernel.n and np.all(np.diff(order) == 1)
     problem = working_sets.BinaryOutputs(
         kernel if whole else kernel.take(order),
@@ -113,8 +118,6 @@ def _binary_kernel(
     beta, b, primal, gap, rounds = working_sets.solve_binary_outputs(
         problem, tol=settings.tol, max_iter=settings.max_iter, each=each, beta=beta, watch=settings.watch
     )
-    at = np.searchsorted(own, part.mirror)  # output -> the one that was solved for it
-    side = np.where(part.mirror == np.arange(len(part.mirror)), 1.0, -1.0)
     spread(part, order, labels, beta[at], alpha)
     intercept[part.outputs] = side * b[at]
     return float(primal[at].sum()), float(gap[at].sum()), rounds
@@ -292,6 +295,8 @@ def _binary_linear(
     """Solve one part and add it to the solution (its gap in absolute terms)."""
     members = np.isin(y, part.classes)
     rows = np.flatnonzero(members)
+    if not len(rows):  # no class of the part has an example of positive weight
+        return
     if not members.all():
         X, sample_weight, y = X[rows], sample_weight[rows], y[rows]
     labels = np.searchsorted(part.classes, y)
@@ -301,7 +306,7 @@ def _binary_linear(
         primal, gap, done = _binary_kernel(
             part,
             kernel,
-            _sorted(y, int(y.max()) + 1),
+            _sorted(y, int(part.classes[-1]) + 1),
             sample_weight,
             settings,
             begin,
@@ -315,7 +320,7 @@ def _binary_linear(
         solution.coef[part.outputs] = np.asarray(pull).T  # type: ignore[index]
         _add(solution, primal, gap, done)
         return
-    own = np.flatnonzero(part.mirror == np.arange(len(part.mirror)))
+    own, at, side = part.solved()
     problem = sample_weight, part.sign[own], part.margin[own], settings.C * part.weight[own]
     beta: Any = (
         None
@@ -340,8 +345,6 @@ def _binary_linear(
         W, b, beta, primals, gaps, done = way(beta)
         if gaps.sum() <= settings.tol * primals.sum():
             break
-    at = np.searchsorted(own, part.mirror)
-    side = np.where(part.mirror == np.arange(len(part.mirror)), 1.0, -1.0)
     spread(part, rows, labels, beta[at], solution.alpha)
     solution.coef[part.outputs] = side[:, None] * W[at]  # type: ignore[index]
     solution.intercept[part.outputs] = side * b[at]

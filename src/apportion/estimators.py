@@ -131,6 +131,10 @@ class _ApportionedClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         self._validate_parameters()
         X, y = validate_data(self, X, y, **self._accepted, order="C", y_numeric=False)
         check_classification_targets(y)
+        if self._pairwise and X.shape[0] != X.shape[1]:
+            raise ValueError(
+                f"kernel='precomputed' needs a square matrix of kernel values in fit; X has shape {X.shape}."
+            )
         classes, y = np.unique(y, return_inverse=True)
         k = len(classes)
         if k < 2:
@@ -178,11 +182,11 @@ class _ApportionedClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
                 ConvergenceWarning,
                 stacklevel=4,
             )
-        if solution.gap > self.tol:
+        if not solution.gap <= self.tol:
             warnings.warn(
                 f"{type(self).__name__} stopped at a relative duality gap of {solution.gap:.2g} after "
-                f"{solution.n_iter} iterations; tol={self.tol:.2g} was asked for. Scale the features, raise max_iter, or "
-                "accept a larger tol.",
+                f"{solution.n_iter} iterations; tol={self.tol:.2g} was asked for. Scale the features"
+                f"{', raise max_iter' if solution.n_iter >= self.max_iter else ''} or accept a larger tol.",
                 ConvergenceWarning,
                 stacklevel=4,
             )
@@ -362,8 +366,8 @@ class ApportionedLinearSVC(_ApportionedClassifier):
 class ApportionedSVC(_ApportionedClassifier):
     """Kernel large-margin classifier whose boundaries are apportioned by what errors cost.
 
-    As `ApportionedLinearSVC`, on the features of a kernel. No n x n matrix is stored: kernel values are computed where they are
-    needed, once for all outputs.
+    As `ApportionedLinearSVC`, on the features of a kernel. No n x n matrix is needed: kernel values are computed where they
+    are used, once for all outputs, and kept as far as `cache_size` allows.
 
     Parameters
     ----------
@@ -463,7 +467,7 @@ class ApportionedSVC(_ApportionedClassifier):
                 )
         else:
             check_number("gamma", self.gamma, low=0, open_low=True)
-        check_number("degree", self.degree, low=0)
+        check_number("degree", self.degree, low=0, integer=True)
         check_number("coef0", self.coef0)
         check_number("cache_size", self.cache_size, low=0, open_low=True)
         if not isinstance(self.solver, str) or self.solver not in ("exact", "pegasos"):
@@ -480,10 +484,6 @@ class ApportionedSVC(_ApportionedClassifier):
         from .dual import solve_kernel
         from .kernels import make_kernel, single_precision_serves
 
-        if self._pairwise and X.shape[0] != X.shape[1]:
-            raise ValueError(
-                f"kernel='precomputed' needs a square matrix of kernel values in fit; X has shape {X.shape}."
-            )
         self._gamma = self._width(X, weight)
         self._precision: Any = np.float64
         form = {
@@ -526,11 +526,13 @@ class ApportionedSVC(_ApportionedClassifier):
         if sparse.issparse(X):
             mean = float(share @ np.ravel(X.mean(axis=1)))
             square = float(share @ np.ravel(X.multiply(X).mean(axis=1)))
+            variance, rounding = square - mean**2, 1e-12 * square
         else:
             mean = float(share @ X.mean(axis=1, dtype=float))
-            square = float(share @ np.einsum("ij,ij->i", X, X, dtype=float)) / X.shape[1]
-        variance = square - mean**2
-        return 1.0 / (X.shape[1] * variance) if variance > 1e-12 * max(square, 1e-300) else 1.0
+            Z = X - mean
+            variance = float(share @ np.einsum("ij,ij->i", Z, Z, dtype=float)) / X.shape[1]
+            rounding = (1e3 * float(np.finfo(X.dtype).eps) * mean) ** 2
+        return 1.0 / (X.shape[1] * variance) if variance > max(rounding, 1e-300) else 1.0
 
     def _name_solution(self, solution: Solution, data: Any, support: NDArray[np.intp]) -> None:
         self.support_vectors_ = np.empty((0, 0)) if self._pairwise else data[support]

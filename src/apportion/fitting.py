@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from sklearn.model_selection import StratifiedShuffleSplit
 
 from .solution import Array
 
@@ -127,6 +128,19 @@ def check_sample_weight(sample_weight: Any, n: int) -> Array:
     return weight
 
 
+def stratified(y: NDArray[Any], size: int, random_state: Any) -> NDArray[np.intp]:
+    """Positions of `size` examples with the class shares of y, in a random order; all where hardly fewer would be left out.
+
+    A class of one example counts as part of the largest class.
+    """
+    _, labels, counts = np.unique(y, return_inverse=True, return_counts=True)
+    if len(y) - size < len(counts):
+        return np.arange(len(y))
+    labels = np.where(counts[labels] < 2, counts.argmax(), labels)
+    split = StratifiedShuffleSplit(1, train_size=size, random_state=random_state)
+    return next(split.split(np.empty((len(y), 0)), labels))[0]
+
+
 def canonical_rows(
     X: Any, y: NDArray[np.intp], weight: Array, pairwise: bool
 ) -> tuple[NDArray[np.intp], Array]:
@@ -134,11 +148,21 @@ def canonical_rows(
     rows = np.flatnonzero(weight > 0)
     if pairwise or len(rows) > CANONICAL:
         return rows, weight[rows]
-    dense = X[rows].toarray() if sparse.issparse(X) else X[rows]
-    order = np.lexsort((*dense.T[::-1], y[rows]))
-    dense, sorted_rows = dense[order], rows[order]
+    part = X[rows]
     new = np.ones(len(rows), dtype=bool)
-    new[1:] = np.any(dense[1:] != dense[:-1], axis=1) | (y[sorted_rows[1:]] != y[sorted_rows[:-1]])
+    if sparse.issparse(part):
+        part.eliminate_zeros()
+        parts = [slice(a, z) for a, z in zip(part.indptr[:-1], part.indptr[1:], strict=True)]
+        content = [
+            (label, part.indices[at].tobytes(), part.data[at].tobytes())
+            for label, at in zip(y[rows].tolist(), parts, strict=True)
+        ]
+        order = np.array(sorted(range(len(rows)), key=content.__getitem__), dtype=np.intp)
+        new[1:] = [content[i] != content[j] for i, j in zip(order[:-1], order[1:], strict=True)]
+    else:
+        order = np.lexsort((*part.T[::-1], y[rows]))
+        new[1:] = np.any(np.diff(part[order], axis=0) != 0, axis=1) | (np.diff(y[rows][order]) != 0)
+    sorted_rows = rows[order]
     group = np.cumsum(new) - 1
     merged = np.zeros(group[-1] + 1)
     np.add.at(merged, group, weight[sorted_rows])

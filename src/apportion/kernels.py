@@ -193,7 +193,7 @@ class Points:
     ) -> Iterator[tuple[slice, Block]]:
         right = np.asfortranarray(self.right[cols])  # so that its transpose lies in the order of the product
         # memory that is in cache already costs far less than new
-        buffer = np.empty((min(ROWS, len(rows)), len(right)), self.dtype) if out is None else None
+        buffer = np.empty((min(ROWS, len(rows)) if out is None else 0, len(right)), self.dtype)
         for start in range(0, len(rows), ROWS):
             at = slice(start, start + ROWS)
             left = self.left.take(rows[at], axis=0)
@@ -418,10 +418,18 @@ def cross_kernel(
 
 
 def single_precision_serves(X: Any, kernel: Any, gamma: float, tol: float) -> bool:
-    """Whether float32 kernel values leave the gap at `tol` in no doubt; their rounding grows with gamma |x|^2."""
+    """Whether float32 kernel values leave the gap at `tol` in no doubt: their rounding grows with the numbers they are made from.
+
+    Those are gamma |x|^2, or gamma |x|_1 for the laplacian, of examples centred as in `make_kernel`.
+    """
     if tol < 1e-5 or callable(kernel):
         return False
-    if kernel == "rbf" and not sparse.issparse(X):
-        largest = float(np.max(np.einsum("ij,ij->i", X, X, dtype=float)))
-        return 1e-7 * gamma * largest <= 0.1 * tol
-    return True
+    if sparse.issparse(X) or kernel not in ("rbf", "laplacian", "sigmoid"):
+        return True
+    Z = X if kernel == "sigmoid" else X - X.mean(axis=0)
+    sizes = (
+        np.abs(Z).sum(axis=1, dtype=float)
+        if kernel == "laplacian"
+        else np.einsum("ij,ij->i", Z, Z, dtype=float)
+    )
+    return bool(1e-7 * gamma * sizes.max() <= 0.1 * tol)

@@ -1,4 +1,4 @@
-"""The free intercept of outputs that hang together, by the method of multipliers.
+"""A free intercept by the method of multipliers: that of outputs that hang together, and of linear machines outside newton.py.
 
 Solve with a penalised intercept around a shift, move the shift to the intercept found, repeat. In the dual a free intercept is
 the constraint sum_i beta_ij = 0 for each output j: the duals found are moved onto it, and the gap is taken there.

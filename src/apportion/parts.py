@@ -25,6 +25,12 @@ class Binary:
     weight: Array  # (m', k')
     mirror: NDArray[np.intp]  # (m',): position of the output this one is the negative of, or its own
 
+    def solved(self) -> tuple[NDArray[np.intp], NDArray[np.intp], Array]:
+        """Outputs to solve (m'',), which are nobody's negative; for each output its place among them (m',), and 1 or -1 (m',)."""
+        itself = self.mirror == np.arange(len(self.mirror))
+        own = np.flatnonzero(itself)
+        return own, np.searchsorted(own, self.mirror), np.where(itself, 1.0, -1.0)
+
 
 def binary_parts(table: LossTable) -> list[Binary] | None:
     """The table as binary problems, grouped by the classes they see; None where rows or slack couple the outputs."""

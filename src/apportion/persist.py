@@ -15,7 +15,8 @@ import copy
 import io
 import json
 import os
-import tempfile
+import secrets
+import stat
 import warnings
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
@@ -142,7 +143,7 @@ def load(path: str | os.PathLike[str], *, trusted: Iterable[str] = ()) -> Any:
     ValueError
         Where the file is empty, damaged, none of `save`, of a later format, or holds types that are not trusted.
     """
-    skops = _skops()
+    skops, trusted = _skops(), tuple(trusted)
     data = Path(path).read_bytes()
     header = _header(path, data)
     known, own = header["versions"], _versions()
@@ -209,19 +210,27 @@ def write_whole(path: str | os.PathLike[str], data: bytes) -> None:
         raise IsADirectoryError(f"{path} is a folder; give the name of a file.")
     if not path.parent.is_dir():
         raise FileNotFoundError(f"the folder {path.parent} does not exist; make it first.")
-    handle, part = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    part = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
-        with os.fdopen(handle, "wb") as file:
+        with open(part, "xb") as file:
+            if path.exists():
+                os.chmod(
+                    part, stat.S_IMODE(path.stat().st_mode)
+                )  # as private as the file it takes the place of
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(part, 0o666 & ~umask)  # mkstemp lets no one else read
         os.replace(part, path)
     except BaseException:
-        Path(part).unlink(missing_ok=True)
+        part.unlink(missing_ok=True)
         raise
+
+
+def write_figure(path: str | os.PathLike[str], figure: Any, dpi: int) -> None:
+    """A figure of matplotlib, in the format that the name of the file ends in."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, dpi=dpi, format=Path(path).suffix[1:].lower())
+    write_whole(path, buffer.getvalue())
 
 
 # ---------------------------------------------------------------- reading what may be anything
@@ -322,9 +331,10 @@ def _with_plain_costs(model: BaseEstimator) -> BaseEstimator:
     So are those of the classes False and True, which a file would make one key of.
     """
 
-    def plain(costs: Any) -> Any:
-        if hasattr(costs, "columns"):
-            order = sorted(costs.index)  # as in classes_
+    def plain(estimator: Any) -> Any:
+        costs: Any = getattr(estimator, "costs", None)
+        if hasattr(costs, "columns"):  # labels that are no class may be there too
+            order = list(getattr(estimator, "classes_", sorted(costs.index)))
             return costs.loc[order, order].to_numpy(dtype=float)
         if hasattr(costs, "to_numpy"):
             costs = costs.to_dict()
@@ -332,12 +342,12 @@ def _with_plain_costs(model: BaseEstimator) -> BaseEstimator:
             return numpy.array([costs[label] for label in sorted(costs)], dtype=float)
         return costs
 
-    odd = [e for e in _estimators(model) if plain(getattr(e, "costs", None)) is not getattr(e, "costs", None)]
+    odd = [e for e in _estimators(model) if plain(e) is not getattr(e, "costs", None)]
     if odd:
         model = copy.deepcopy(model)
         for estimator in _estimators(model):
             if hasattr(estimator, "costs"):
-                estimator.costs = plain(estimator.costs)
+                estimator.costs = plain(estimator)
     return model
 
 

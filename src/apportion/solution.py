@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from .losses import LossTable
 
 Array = NDArray[np.float64]
-Watch = Callable[[int, float], None]  # called with (rounds done, relative gap) after each round
+Watch = Callable[[int, float], None]  # called with (rounds done, relative gap)
 
 
 @dataclass

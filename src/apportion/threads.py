@@ -6,21 +6,44 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
+from threading import Lock
 from typing import Any
 
 from threadpoolctl import ThreadpoolController
 
 Each = Callable[..., Iterable[Any]]  # map, or the map of a pool of threads
 
-_BLAS: list[ThreadpoolController] = []  # made once: it looks through all loaded libraries
+
+class _SerialProducts:
+    """While it is entered, by however many threads, matrix products of the process use one thread each."""
+
+    def __init__(self) -> None:
+        self.lock, self.inside = Lock(), 0
+        self.libraries: Any = None  # made once: it looks through all that are loaded
+        self.limit: Any = None
+
+    def __enter__(self) -> None:
+        with self.lock:
+            if self.libraries is None:
+                self.libraries = ThreadpoolController()
+            if self.inside == 0:
+                self.limit = self.libraries.limit(limits=1, user_api="blas")
+            self.inside += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self.lock:
+            self.inside -= 1
+            if self.inside == 0:
+                self.limit.restore_original_limits()
+
+
+_SERIAL_PRODUCTS = _SerialProducts()
 
 
 @contextmanager
 def threads(n_jobs: int) -> Iterator[Each]:
     """A map over `n_jobs` threads. Matrix products inside use one thread each: results do not depend on n_jobs."""
-    if not _BLAS:
-        _BLAS.append(ThreadpoolController())
-    with _BLAS[0].limit(limits=1, user_api="blas"):
+    with _SERIAL_PRODUCTS:
         if n_jobs == 1:
             yield map
         else:

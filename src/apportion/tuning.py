@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.model_selection import StratifiedKFold, StratifiedShuffleSplit, check_cv
+from sklearn.model_selection import StratifiedKFold, check_cv
 from sklearn.pipeline import Pipeline
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -28,7 +28,7 @@ from . import candidates
 from .calibration import Calibration, calibrate, decide
 from .candidates import Clock, Scaled, Search
 from .costs import Costs, check_costs
-from .fitting import check_magnitude, check_number, check_sample_weight, unchanged_on_failure
+from .fitting import check_magnitude, check_number, check_sample_weight, stratified, unchanged_on_failure
 from .search import KERNELS, LOSSES, SCALINGS, KernelChoice, LossChoice, class_costs, class_scores
 from .threads import threads
 
@@ -91,7 +91,8 @@ class ApportionedSVCCV(ClassifierMixin, BaseEstimator):
     best_cost_ : float
         Held-out cost of the average, a little on the bright side: the machines were chosen by it.
     cv_results_ : dict of arrays
-        As in scikit-learn, one entry a candidate; scores are negative costs.
+        As in scikit-learn, one entry a candidate; scores are negative costs. The ranks are those of `criterion`, in which the log
+        loss counts as much as the cost, and by which the machines are chosen.
     machines_ : list of Pipeline
         The machines averaged, best first, each with its scaling.
     calibration_ : Calibration
@@ -236,7 +237,7 @@ class ApportionedSVCCV(ClassifierMixin, BaseEstimator):
                 UserWarning,
                 stacklevel=3,
             )
-        rows = _sample(y, self.random_state)
+        rows = np.sort(stratified(y, SEARCH_ROWS, self.random_state))
         splits = _splits(self.cv, given, kept[rows], y[rows], self.random_state)
         clock = Clock(self, started, len(kernels) * len(splits))
         search = Search(costs, X[rows], y[rows], weight[rows], splits, self.n_jobs, clock)
@@ -383,17 +384,6 @@ def _at_most_two_values(X: Any) -> bool:
     return bool(np.all((X == low) | (X == high)))
 
 
-def _sample(y: Any, random_state: Any) -> Any:
-    """Positions to search on: all, or a stratified sample."""
-    if len(y) <= SEARCH_ROWS:
-        return np.arange(len(y))
-    rare = np.bincount(y)[y] < 2  # cannot be split
-    if rare.any():
-        y = np.where(rare, np.bincount(y).argmax(), y)
-    split = StratifiedShuffleSplit(1, train_size=SEARCH_ROWS, random_state=random_state)
-    return np.sort(next(split.split(np.empty((len(y), 0)), y))[0])
-
-
 def _splits(cv: Any, given: tuple[Any, Any], rows: Any, y: Any, random_state: Any) -> list[tuple[Any, Any]]:
     """Folds of the `rows` that are searched, of classes y. A splitter of the user's sees all rows that were given: X, y."""
     drawn = isinstance(cv, (int, np.integer)) and not isinstance(cv, bool)
@@ -413,7 +403,8 @@ def _splits(cv: Any, given: tuple[Any, Any], rows: Any, y: Any, random_state: An
                 for train, test in check_cv(cv, given[1], classifier=True).split(*given)
             ]
             splits = [(train, test) for train, test in mapped if len(test)]
-    if np.any(np.bincount(np.concatenate([test for _, test in splits]), minlength=len(y)) != 1):
+    held_out = np.concatenate([np.empty(0, np.intp), *(test for _, test in splits)])
+    if np.any(np.bincount(held_out, minlength=len(y)) != 1):
         raise ValueError(
             f"cv={cv!r} must hold out each row once; repeated or incomplete splits cannot be averaged."
         )

@@ -13,13 +13,15 @@ State: E[j, i] = s_i mu_i - (K beta_j)_i. Example i violates its conditions when
 
 The way to the optimum:
 1. Samples that grow by a factor of four, each warm-started from the one before.
-2. In rounds: every output takes its support vectors and its worst violators as working set, builds their small kernel matrix,
-   and solves that problem in cache. Where nearly all violators want beta to move the same way, it takes those nearest to moving
-   the other way too: alone they would throw the intercept from one side to the other, round after round.
+2. In rounds: every output takes as working set what it had in it, but for examples that have settled far inside their bound, and
+   its worst violators, builds their small kernel matrix, and solves that problem in cache. Where nearly all violators want beta to
+   move the same way, it takes those nearest to moving the other way too: alone they would throw the intercept from one side to the
+   other, round after round.
 3. Then the kernel rows of all examples that changed in any output are computed once, panel by panel, and update E of all outputs.
 4. Until the duality gap sum_i U_i [z_i]_+ - alpha_i z_i, z_i = mu_i - s_i f_i, is small enough.
 
-No matrix of size n x n is stored. Tiles have fixed sizes: the result does not depend on the number of threads.
+Only the smallest samples have a kernel matrix of their own. Tiles have fixed sizes: the result does not depend on the number of
+threads.
 """
 
 from __future__ import annotations
@@ -270,9 +272,9 @@ class _Sample:
 
     def solve(self, j: int, eps: float) -> tuple[Members, Array]:
         """Solve output j on its working set; returns the members that changed, and by how much."""
-        p, whole = self.problem, self.whole is not None
-        members = np.arange(p.kernel.n) if whole else self.working_set(j)
-        K = self.whole if whole else p.kernel.block(members, members)
+        p, whole = self.problem, self.whole
+        members = self.working_set(j) if whole is None else np.arange(p.kernel.n)
+        K = p.kernel.block(members, members) if whole is None else whole
         beta, E, rest, offset = self.beta[j], self.E[j].take(members), 0.0, 0.0
         if p.offset is not None:  # the dummy example
             rest, offset = -beta.sum(), p.offset
@@ -294,10 +296,10 @@ class _Sample:
             p.weight,
             eps,
         )
-        if whole:
-            step = np.zeros(len(members), K.dtype)
+        if whole is not None:
+            step = np.zeros(len(members), whole.dtype)
             step[changed] = delta
-            self.E[j] -= self.whole @ step
+            self.E[j] -= whole @ step
         return changed, delta
 
     def round(self, outputs: Members, tol: float) -> None:

@@ -11,7 +11,7 @@ import typer
 
 from .application import Data, Jobs, Json, app
 from .data import check_place, read_data
-from .fit import chosen_costs
+from .fit import chosen_costs, machine_costs
 from .screen import Grid, answer, console_for, one_line, progress, remark, show_costs, show_data
 
 
@@ -61,7 +61,6 @@ def compare(
     """Methods on your data, each tuned on your costs in nested cross-validation."""
     import numpy as np
 
-    from ..costs import check_costs
     from ..study import verdict
     from ..study.compare import Cells, Splits, known_methods, run, tasks_for
     from ..study.methods import METHODS
@@ -73,8 +72,8 @@ def compare(
         raise ValueError(f"--plot {plot}: {plot.suffix!r} is not known; allowed: .png, .svg, .pdf.")
     table = read_data(data)
     X, y = table.split(target)
-    classes, counts = np.unique(y, return_counts=True)
-    asked = chosen_costs(table, classes, costs, cost_matrix)
+    classes = np.unique(y)
+    asked = chosen_costs(table, target, classes, costs, cost_matrix)
     names = known_methods(_names(methods, len(classes)), len(classes))
     source, columns, said = _numbers(table, X, y, rows, seed)
     splits = Splits(folds=folds, seed=seed)
@@ -83,19 +82,20 @@ def compare(
     show_data(console, table, source.y, columns)
     for line in said:
         console.print(line)
-    checked = check_costs(asked, classes, class_counts=counts)
+    checked = machine_costs(asked, source.y)
     show_costs(console, classes, checked)
     with tempfile.TemporaryDirectory() as folder:
         cells = Cells(out if out is not None else Path(folder) / "cells.jsonl")
         with progress("comparing") as tell:
             records = run(tasks, cells, names, n_jobs=jobs, progress=tell)
-        failed = cells.errors()
-    lines = verdict.lines(list(records.values()), splits.ratio)
+        failed = list(cells.errors().values())
     for name in names:
         lost = len(tasks) - sum(r["method"] == name for r in records.values())
         if lost:
-            reason = next(iter(failed.values()), "no reason is known")
+            reasons = [r["error"] for r in failed if (r.get("method"), r.get("data")) == (name, source.name)]
+            reason = reasons[-1] if reasons else "no reason is known"
             remark(f"{METHODS[name].label} failed on {lost} of {len(tasks)} splits: {reason}")
+    lines = verdict.lines(list(records.values()), splits.ratio)
     head, body = verdict.cells_of(lines, classes.tolist(), checked.array)
     _write(lines, head, body, classes.tolist(), markdown, csv, plot)
     if as_json:
@@ -141,23 +141,29 @@ def _names(methods: str | None, k: int) -> list[str] | None:
 def _numbers(table: Any, X: Any, y: Any, rows: int, seed: int) -> tuple[Any, list[Any], list[str]]:
     """What is compared on, what its columns are taken for, and what to say about it."""
     import numpy as np
-    from sklearn.model_selection import train_test_split
+    from scipy import sparse
 
+    from ..fitting import stratified
     from ..frames import align, describe_columns, preprocessor
     from ..study.compare import Data as Source
 
     said: list[str] = []
     if len(y) > rows:
         said.append(f"{rows} of {len(y)} rows are used, drawn stratified; --rows takes more.")
-        drawn, _ = train_test_split(np.arange(len(y)), train_size=rows, stratify=y, random_state=seed)
-        X = X.iloc[np.sort(drawn)].reset_index(drop=True) if table.frame is not None else X[np.sort(drawn)]
-        y = y[np.sort(drawn)]
+        drawn = np.sort(stratified(y, rows, seed))
+        lost = np.setdiff1d(y, y[drawn])
+        if len(lost):
+            raise ValueError(
+                f"the class {lost[0]!s} is so rare that it has no row among {rows} that are drawn; take more by --rows."
+            )
+        X = X.iloc[drawn].reset_index(drop=True) if table.frame is not None else X[drawn]
+        y = y[drawn]
     if table.frame is None:
         if X.shape[0] * X.shape[1] > 50_000_000:
             raise ValueError(
                 f"{table.name} has {X.shape[1]} columns: too many for methods that take dense rows only; use apportion fit."
             )
-        return Source(table.name, X.toarray(), y), [], said
+        return Source(table.name, X.toarray() if sparse.issparse(X) else X, y), [], said
     columns = describe_columns(X, {})
     prepare = preprocessor(columns)
     X, _ = align(X, prepare)
@@ -165,7 +171,7 @@ def _numbers(table: Any, X: Any, y: Any, rows: int, seed: int) -> tuple[Any, lis
 
 
 def _write(lines: Any, head: Any, body: Any, classes: Any, markdown: Any, csv: Any, plot: Any) -> None:
-    from ..persist import write_whole
+    from ..persist import write_figure, write_whole
     from ..study import verdict
 
     if markdown is not None:
@@ -176,7 +182,7 @@ def _write(lines: Any, head: Any, body: Any, classes: Any, markdown: Any, csv: A
         import matplotlib
 
         matplotlib.use("agg")
-        verdict.plot_intervals(lines).figure.savefig(plot, dpi=150)
+        write_figure(plot, verdict.plot_intervals(lines).figure, dpi=150)
 
 
 def _finite(value: Any) -> Any:

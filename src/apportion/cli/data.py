@@ -44,8 +44,8 @@ def datasets(as_json: Json = False) -> None:
         remark(f"there are more: {absent}")
 
 
-def read_data(source: str, n_features: int | None = None) -> Table:
-    """A file, or a built-in table by its name."""
+def read_data(source: str, n_features: int | None = None, zero_based: bool | None = None) -> Table:
+    """A file, or a built-in table by its name. The columns of an svmlight file are those of a model, where they are given."""
     from ..frames import SKLEARN, Table, read_table, sklearn_table
     from ..study.datasets import NAMES, load_table
 
@@ -54,7 +54,7 @@ def read_data(source: str, n_features: int | None = None) -> Table:
             raise FileNotFoundError(
                 f"{source} does not exist, nor is it a built-in table: see apportion datasets."
             )
-        return read_table(source, n_features)
+        return read_table(source, n_features, zero_based)
     import pandas as pd
 
     if source in SKLEARN:

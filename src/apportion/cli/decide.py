@@ -34,16 +34,13 @@ def predict(
     from ..persist import write_whole
 
     machine, notes = load_model(model)
-    table = read_data(data, n_features=machine.n_features_in_)
+    table = read_data(data, machine.n_features_in_, notes.get("zero_based"))
     X, said = features(machine, table, notes.get("target"))
     for line in (*table.said, *said):
         remark(line)
     decided = machine.predict(X)
     classes = machine.classes_.tolist()
     shares = machine.predict_proba(X) if hasattr(machine, "predict_proba") else np.empty((len(decided), 0))
-    if as_json:
-        answer({"classes": classes, "decisions": decided.tolist(), "probabilities": shares.tolist()})
-        return
     frame = pd.DataFrame(index=range(len(decided))) if table.frame is None else table.frame.copy()
     new = {
         "decision": decided,
@@ -54,10 +51,14 @@ def predict(
             name += "_"
         frame[name] = values
     text = frame.to_csv(index=False, lineterminator="\n")
+    if out is not None:
+        write_whole(out, text.encode())
+    if as_json:
+        answer({"classes": classes, "decisions": decided.tolist(), "probabilities": shares.tolist()})
+        return
     if out is None:
         sys.stdout.write(text)
         return
-    write_whole(out, text.encode())
     counts = {c: int((decided == c).sum()) for c in classes}
     found = ", ".join(f"{count} {c}" for c, count in counts.items())
     console_for().print(f"{len(decided)} rows: {found}. Written to {out}.")

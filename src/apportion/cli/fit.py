@@ -63,7 +63,7 @@ def fit(
     from ..tuning import ApportionedSVCCV
 
     classes = np.unique(y)
-    asked = chosen_costs(table, classes, costs, cost_matrix)
+    asked = chosen_costs(table, target, classes, costs, cost_matrix)
     machine = ApportionedSVCCV(
         asked, max_time=max_time, n_jobs=jobs, random_state=seed, **(QUICK if quick else {})
     )
@@ -89,6 +89,7 @@ def fit(
     notes = {
         "source": table.name,
         "target": target or table.target,
+        "zero_based": table.zero_based,
         "rows": len(y),
         "fingerprint": fingerprint(X, y),
         "columns": [vars(each) for each in columns],
@@ -136,7 +137,9 @@ def _kinds(column: list[str] | None) -> dict[str, str]:
     return kinds
 
 
-def chosen_costs(table: Table, classes: Any, costs: str | None, cost_matrix: Path | None) -> Any:
+def chosen_costs(
+    table: Table, target: str | None, classes: Any, costs: str | None, cost_matrix: Path | None
+) -> Any:
     """What --costs and --cost-matrix say, or else what is known of a built-in table."""
     from ..frames import parse_costs, read_cost_matrix, written_costs
 
@@ -146,7 +149,7 @@ def chosen_costs(table: Table, classes: Any, costs: str | None, cost_matrix: Pat
         return read_cost_matrix(cost_matrix, classes)
     if costs is not None:
         return parse_costs(costs, classes)
-    if table.costs is not None:
+    if table.costs is not None and target in (None, table.target):
         return {c: table.costs[str(c)] for c in classes.tolist()}
     example = written_costs(classes, [10] + [1] * (len(classes) - 1))
     raise ValueError(f"say what an error on each class costs, for example --costs {example}.")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -13,9 +11,7 @@ import typer
 from .application import Jobs
 from .data import check_place
 from .reproduce import reproduce
-from .screen import console_for, progress, remark
-
-PAUSE = 60.0  # seconds between two lines of progress where there is no terminal
+from .screen import console_for, long_progress, remark, remark_on
 
 
 @reproduce.command()
@@ -52,12 +48,14 @@ def paper(
     from ..study import paper as runs
     from ..study.compare import Cells
     from ..study.paper_tables import page_text
-    from ..study.superclass_tables import write_into
+    from ..study.superclass_tables import around, write_into
 
     if quick and full:
         raise ValueError("--quick and --full exclude each other.")
     if out is not None:
         check_place(out)
+    if page is not None:
+        around(page, "paper")
     if figures is not None and not figures.is_dir():
         raise NotADirectoryError(f"the folder {figures} does not exist; make it first.")
     protocol = runs.QUICK if quick else runs.FULL if full else runs.DEFAULT
@@ -77,22 +75,9 @@ def paper(
             protocol, tables=tuple(data or protocol.tables), methods=tuple(method or protocol.methods)
         )
         store = Cells(cells)
-        with progress("computing") as bar:
-            spoken = 0.0
-
-            def tell(done: int, total: int) -> None:
-                nonlocal spoken
-                bar(done, total)
-                if not sys.stderr.isatty() and time.monotonic() - spoken > PAUSE:
-                    spoken = time.monotonic()
-                    remark(f"{done} of {total} cells of this table")
-
+        with long_progress("computing") as tell:
             results = runs.run_paper(store, protocol, n_jobs=jobs, progress=tell, compute=not only_cells)
-        failed = store.errors()
-        if failed:
-            remark(
-                f"{len(failed)} cells have failed and will be tried again, such as {next(iter(failed.values()))}"
-            )
+        remark_on(store.errors())
         if out is not None:
             runs.write_results(out, results)
     text = page_text(results)

@@ -32,9 +32,13 @@ def report(
     last = machine[-1] if hasattr(machine, "steps") else machine
     if not hasattr(machine, "predict_proba") or not hasattr(last, "costs_"):
         raise ValueError(f"{model} gives no probabilities or knows no costs; make it by: apportion fit.")
-    table = read_data(data, n_features=machine.n_features_in_)
+    table = read_data(data, machine.n_features_in_, notes.get("zero_based"))
     target = notes.get("target") or table.target
     X, _ = features(machine, table, target)
+    if table.frame is not None and target is None:
+        raise ValueError(
+            f"{model} does not say which column holds the true classes; make it by: apportion fit."
+        )
     if table.frame is not None and target not in table.frame.columns:
         raise ValueError(f"{data} must hold the true classes, in the column {target!r}.")
     column = table.labels if table.frame is None else table.frame[target]

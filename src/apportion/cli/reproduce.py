@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.markdown import Markdown
 
 from .application import app
+from .screen import remark
 
 reproduce = typer.Typer(help="Run the paper's experiments again.", no_args_is_help=True)
 app.add_typer(reproduce, name="reproduce")
@@ -37,19 +38,15 @@ def neural(
     page: Annotated[Path | None, typer.Option(help="Page whose tables are written anew.")] = None,
 ) -> None:
     """The superclass experiment: every loss, both readings of the paper's dropout, beside its Table 4."""
-    console = Console()
-    try:
-        from ..study import superclass, superclass_tables
-    except ImportError as error:
-        raise SystemExit(str(error)) from error
+    from ..study import superclass, superclass_tables
+
+    if page is not None:
+        superclass_tables.around(page, "superclass")  # before the work is done, not after it
     settings = superclass.QUICK if quick else superclass.Settings(seeds=seeds)
     drops = superclass.DROPS[:1] if quick else superclass.DROPS
     out = out or Path("results") / ("superclass-quick.json" if quick else "superclass.json")
-    try:
-        results = superclass.run(out, drops, settings, device, data, workers, console.print)
-        text = superclass_tables.markdown(results)
-        if page is not None:
-            superclass_tables.write_into(page, "superclass", text)
-    except (OSError, ValueError) as error:
-        raise SystemExit(str(error)) from error
-    console.print(Markdown(text))
+    results = superclass.run(out, drops, settings, device, data, workers, remark)
+    text = superclass_tables.markdown(results)
+    if page is not None:
+        superclass_tables.write_into(page, "superclass", text)
+    Console().print(Markdown(text))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,8 @@ from rich.table import Table as Grid
 if TYPE_CHECKING:
     from ..frames import Column, Table
     from ..show.summary import Estimate, Summary
+
+PAUSE = 60.0  # seconds between two lines of progress where there is no terminal
 
 
 def console_for(as_json: bool = False) -> Console:
@@ -47,6 +50,31 @@ def progress(what: str) -> Iterator[Callable[[int, int], None]]:
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task(what, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+@contextmanager
+def long_progress(what: str) -> Iterator[Callable[[int, int], None]]:
+    """The same for hours of work: where there is no terminal, a line a minute."""
+    spoken = 0.0
+    with progress(what) as bar:
+
+        def tell(done: int, total: int) -> None:
+            nonlocal spoken
+            bar(done, total)
+            if not sys.stderr.isatty() and time.monotonic() - spoken > PAUSE:
+                spoken = time.monotonic()
+                remark(f"{what}: {done} of {total} cells")
+
+        yield tell
+
+
+def remark_on(failed: dict[str, dict[str, Any]]) -> None:
+    """Cells that have failed: how many, and why one of them did."""
+    if failed:
+        why = next(iter(failed.values()))["error"]
+        remark(
+            f"{len(failed)} cells of the file have failed and are tried again when they are asked for, such as {why}"
+        )
 
 
 def show_data(console: Console, table: Table, y: Any, columns: list[Column]) -> None:

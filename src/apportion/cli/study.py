@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-import time
 from pathlib import Path
 from typing import Annotated
 
@@ -12,9 +10,7 @@ import typer
 from .application import Jobs
 from .data import check_place
 from .reproduce import reproduce
-from .screen import console_for, progress, remark
-
-PAUSE = 60.0  # seconds between two lines of progress where there is no terminal
+from .screen import console_for, long_progress, remark_on
 
 
 @reproduce.command()
@@ -44,10 +40,13 @@ def study(
     from ..study import large, large_tables
     from ..study.compare import Cells
     from ..study.datasets import STUDY
+    from ..study.superclass_tables import around
 
     for path in (out, plot):
         if path is not None:
             check_place(path)
+    if page is not None:
+        around(page, "study")
     if only_tables:
         if out is None:
             raise ValueError("--only-tables makes tables from a file of results: say which by --out.")
@@ -57,16 +56,7 @@ def study(
         if unknown:
             raise ValueError(f"--data {unknown[0]} is none of the study's: {', '.join(STUDY)}.")
         store = Cells(cells)
-        with progress("computing") as bar:
-            spoken = 0.0
-
-            def tell(done: int, total: int) -> None:
-                nonlocal spoken
-                bar(done, total)
-                if not sys.stderr.isatty() and time.monotonic() - spoken > PAUSE:
-                    spoken = time.monotonic()
-                    remark(f"{done} of {total} cells")
-
+        with long_progress("computing") as tell:
             entries = large.run_study(
                 store,
                 names=data or STUDY,
@@ -76,11 +66,7 @@ def study(
                 n_jobs=jobs,
                 progress=tell,
             )
-        failed = store.errors()
-        if failed:
-            remark(
-                f"{len(failed)} cells have failed and will be tried again, such as {next(iter(failed.values()))}"
-            )
+        remark_on(store.errors())
         if out is not None:
             large_tables.write_results(out, entries)
     text = large_tables.page_text(entries)

@@ -32,6 +32,7 @@ class Table:
     frame: Any = None  # DataFrame, or None for svmlight
     rows: Any = None  # (n, d) of an svmlight file, dense or CSR
     labels: NDArray[Any] | None = None  # (n,) of an svmlight file
+    zero_based: bool | None = None  # whether its columns are counted from 0
     target: str | None = None  # where the source itself says which column that is
     costs: dict[Any, float] | None = None  # where the source itself says
     said: list[str] = field(default_factory=list)  # what the user should know of the reading
@@ -59,10 +60,11 @@ class Table:
         return X, _labels(self.frame[target], self.name, f"the target {target!r}")
 
 
-def read_table(path: str | Path, n_features: int | None = None) -> Table:
+def read_table(path: str | Path, n_features: int | None = None, zero_based: bool | None = None) -> Table:
     """Read a CSV, Parquet or svmlight file; which one it is, its name and its first bytes say.
 
-    `n_features` is the number of columns an svmlight file must not exceed, that of the machine that is to use it.
+    `n_features` is the number of columns an svmlight file must not exceed, that of the machine that is to use it. `zero_based` says
+    whether they are counted from 0; without it they are where a column 0 occurs.
     """
     path = Path(path)
     if path.is_dir():
@@ -81,7 +83,7 @@ def read_table(path: str | Path, n_features: int | None = None) -> Table:
     if data.startswith(b"PAR1") or ".parquet" in suffixes:
         return _read_parquet(path, data)
     if {".svm", ".svmlight", ".libsvm"} & set(suffixes):
-        return _read_svmlight(path, data, n_features)
+        return _read_svmlight(path, data, n_features, zero_based)
     if data.startswith(b"PK") or data.startswith(b"\xd0\xcf\x11\xe0"):
         raise ValueError(f"{path} is a spreadsheet or an archive, not a table of text; save it as CSV first.")
     return _read_csv(path, data)
@@ -99,18 +101,28 @@ def _read_parquet(path: Path, data: bytes) -> Table:
     return Table(str(path), _checked_frame(path, frame))
 
 
-def _read_svmlight(path: Path, data: bytes, n_features: int | None) -> Table:
+def _read_svmlight(path: Path, data: bytes, n_features: int | None, zero_based: bool | None) -> Table:
     from sklearn.datasets import load_svmlight_file
 
     try:
-        rows, labels = load_svmlight_file(io.BytesIO(data), n_features=n_features)
+        rows, labels = load_svmlight_file(io.BytesIO(data), zero_based=True)
     except Exception as error:  # ValueError, IndexError, OverflowError, UnicodeDecodeError, ...
         raise ValueError(
             f"{path} is not in svmlight format (a line is: label index:value index:value ...): {first_line(error)}"
         ) from None
     if rows.shape[0] == 0 or rows.shape[1] == 0:
         raise ValueError(f"{path} holds no rows with values.")
-    return Table(str(path), rows=rows.toarray() if rows.shape[1] <= DENSE else rows, labels=labels)
+    if zero_based is None:
+        zero_based = bool(np.any(rows.indices == 0))
+    elif not zero_based and np.any(rows.indices == 0):
+        raise ValueError(f"{path} has a column 0; those of the model are counted from 1.")
+    rows = rows if zero_based else rows[:, 1:]
+    if n_features is not None:
+        if rows.shape[1] > n_features:
+            raise ValueError(f"{path} has {rows.shape[1]} columns; the model was trained on {n_features}.")
+        rows.resize((rows.shape[0], n_features))
+    rows = rows.toarray() if rows.shape[1] <= DENSE else rows
+    return Table(str(path), rows=rows, labels=labels, zero_based=zero_based)
 
 
 def _read_csv(path: Path, data: bytes) -> Table:

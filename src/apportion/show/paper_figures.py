@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from sklearn.svm import SVC
 
 from ..estimators import ApportionedLinearSVC
+from ..persist import write_figure
 from .regions import DecisionRegionsDisplay
 from .style import axes
 
@@ -124,5 +125,5 @@ def _panels(rows: int, columns: int) -> tuple[Any, list[Any]]:
 def _save(figure: Any, file: Path) -> None:
     from matplotlib import pyplot
 
-    figure.savefig(file, dpi=110)
+    write_figure(file, figure, dpi=110)
     pyplot.close(figure)

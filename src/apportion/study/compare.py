@@ -53,7 +53,7 @@ class Cells:
             raise IsADirectoryError(f"{self.path} is a folder; give the name of a file for the cells.")
         self.path.parent.mkdir(parents=True, exist_ok=True)
         if self.path.exists() and self.path.stat().st_size:
-            with open(self.path, "rb+") as file:
+            with open(self.path, "ab+") as file:
                 file.seek(-1, os.SEEK_END)
                 if file.read(1) != b"\n":  # a line that was cut off: the next begins on its own
                     file.write(b"\n")
@@ -63,7 +63,8 @@ class Cells:
         line = (json.dumps(record, separators=(",", ":")) + "\n").encode()
         handle = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         try:
-            os.write(handle, line)
+            if os.write(handle, line) < len(line):
+                raise OSError(f"{self.path} took only a part of a line: is the disk full?")
             os.fsync(handle)
         finally:
             os.close(handle)
@@ -72,8 +73,8 @@ class Cells:
         """Key: record, of the cells that were finished without an error; lines that are no cell are passed over."""
         return _finished(self.path.read_bytes()) if self.path.exists() else {}
 
-    def errors(self) -> dict[str, str]:
-        """Key: what went wrong, of the cells that have failed and not been finished since."""
+    def errors(self) -> dict[str, Record]:
+        """Key: record with its error, of the cells that have failed and not been finished since."""
         done, found = self.read(), {}
         if self.path.exists():
             for line in self.path.read_bytes().splitlines():
@@ -82,8 +83,12 @@ class Cells:
                         record = json.loads(line)
                     except ValueError:
                         continue
-                    if isinstance(record, dict) and record.get("key") not in done:
-                        found[str(record["key"])] = str(record["error"])
+                    if (
+                        isinstance(record, dict)
+                        and {"key", "error"} <= record.keys()
+                        and record["key"] not in done
+                    ):
+                        found[record["key"]] = record
         return found
 
 

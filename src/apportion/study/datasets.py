@@ -24,9 +24,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn import datasets as sklearn_datasets
 from sklearn.compose import make_column_transformer
-from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import OneHotEncoder
 
+from ..fitting import stratified
 from .recipes import EXCLUDED, OTHERS, PAPER, Recipe
 
 __all__ = ["EXCLUDED", "NAMES", "STUDY", "TABLES", "Table", "load_openml", "load_table", "study_problem"]
@@ -191,7 +191,7 @@ def study_rows(
         X, y = X[np.sort(first)], y[np.sort(first)]
     X, y = _without_rare(X, y)
     if len(y) > rows:
-        drawn, _ = train_test_split(np.arange(len(y)), train_size=rows, stratify=y, random_state=seed)
+        drawn = stratified(y, rows, seed)
         X, y = _without_rare(X[drawn], y[drawn])
     return X[:, X.std(axis=0) > 0], y
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..persist import write_whole
+from ..persist import write_figure, write_whole
 from .large import COUPLED, SLOW_CLASSES
 from .methods import METHODS
 from .superclass_tables import write_into
@@ -244,4 +244,4 @@ def write_plot(path: Path, entries: Sequence[Entry]) -> None:
     import matplotlib
 
     matplotlib.use("agg")
-    plot_ranks(ranking_of(entries)).figure.savefig(path, dpi=150)
+    write_figure(path, plot_ranks(ranking_of(entries)).figure, dpi=150)

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.model_selection import train_test_split
 
 from ..costs import Costs
+from ..fitting import stratified
 from ..persist import write_whole
 from ..search import KernelChoice, LossChoice, held_out_scores
 from . import rivals
@@ -111,7 +111,7 @@ class _Read:
         table = load_table(self.name)
         X, y = table.numbers, table.y
         if self.rows is not None and len(y) > self.rows:
-            drawn, _ = train_test_split(np.arange(len(y)), train_size=self.rows, stratify=y, random_state=0)
+            drawn = stratified(y, self.rows, 0)
             X, y = X[drawn], y[drawn]
         return Data(self.name, X, y)
 

@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
+from ..persist import write_whole
+
 Rows = dict[str, dict[str, NDArray[np.float64]]]  # method -> score -> (seeds,)
 
 PAPER = {  # Table 4: sensitivity to the aquatic mammals, cost
@@ -163,8 +165,8 @@ def markdown(results: dict[str, Any]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def write_into(page: Path, name: str, text: str) -> None:
-    """Replace what stands between the two marks of this name on a page."""
+def around(page: Path, name: str) -> tuple[str, str]:
+    """What stands on a page up to the first mark of this name, and from the second one on."""
     begin, end = f"<!-- begin {name} -->\n", f"<!-- end {name} -->"
     whole = page.read_text()
     if begin not in whole or end not in whole:
@@ -172,4 +174,10 @@ def write_into(page: Path, name: str, text: str) -> None:
             f"{page} must have the lines {begin.strip()!r} and {end!r}; the tables go between them."
         )
     head, rest = whole.split(begin, 1)
-    page.write_text(head + begin + text + end + rest.split(end, 1)[1])
+    return head + begin, end + rest.split(end, 1)[1]
+
+
+def write_into(page: Path, name: str, text: str) -> None:
+    """Replace what stands between the two marks of this name on a page."""
+    head, tail = around(page, name)
+    write_whole(page, (head + text + tail).encode())
