@@ -20,7 +20,7 @@ RATIOS = (2.0, 5.0, 20.0)
 DEAR = ("random", "rarest")
 COUPLED = ("cscs", "weston-watkins", "lee-lin-wahba", "reinforced")  # with two classes they are CSOVO
 SLOW = ("lee-lin-wahba", "reinforced")
-SLOW_CLASSES = 4
+SLOW_CLASSES = 7
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def run_study(
         more_tasks, more_blocks = study_blocks(names, repeat, rows)
         tasks += more_tasks
         blocks += more_blocks
-    records = run(tasks, cells, everywhere, n_jobs=n_jobs, progress=progress)
+    records = run(tasks, cells, everywhere, n_jobs=n_jobs, progress=progress) if everywhere else {}
     if slow:
         some = [task for task in tasks if len(task.costs[0]) <= SLOW_CLASSES]
         records |= run(some, cells, slow, n_jobs=n_jobs, progress=progress)

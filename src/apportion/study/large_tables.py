@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..persist import write_figure, write_whole
+from ..files import write_figure, write_whole
 from .large import COUPLED, SLOW_CLASSES
 from .methods import METHODS
 from .superclass_tables import write_into
@@ -222,7 +222,9 @@ def page_text(entries: Sequence[Entry]) -> str:
             [e for e in entries if 3 <= e["k"] <= SLOW_CLASSES],
         ),
     ):
-        there = [m for m in everywhere(some) if not (m in COUPLED and "Two" in title)] if some else []
+        # with two classes these are CSOVO, which stands there already
+        same = (*COUPLED, "csova", "csova2") if "Two" in title else ()
+        there = [m for m in everywhere(some) if m not in same] if some else []
         if len({e["data"] for e in some}) > 1 and len(there) > 2:
             parts += [f"### {title}\n", main_table(some, there)]
     parts += ["### Data set by data set\n", data_table(entries, methods)]
