@@ -34,6 +34,7 @@ ORDER = (
     "fitting",
     "estimators",
     "sgd",
+    "files",
     "chunks",
     "streams",
     "search",

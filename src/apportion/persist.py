@@ -15,8 +15,6 @@ import copy
 import io
 import json
 import os
-import secrets
-import stat
 import warnings
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
@@ -28,6 +26,8 @@ import scipy
 import sklearn
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import InconsistentVersionWarning
+
+from .files import write_whole
 
 FORMAT = 1  # raised when older versions of this package could not read a new file
 HEADER = "apportion.json"
@@ -201,36 +201,6 @@ def to_onnx(model: BaseEstimator, X_sample: Any, path: str | os.PathLike[str] | 
     if path is not None:
         write_whole(path, graph.SerializeToString())
     return graph
-
-
-def write_whole(path: str | os.PathLike[str], data: bytes) -> None:
-    """Write a file under another name in the same folder, then rename it: readers see the old one or the new one, whole."""
-    path = Path(path)
-    if path.is_dir():
-        raise IsADirectoryError(f"{path} is a folder; give the name of a file.")
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"the folder {path.parent} does not exist; make it first.")
-    part = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    try:
-        with open(part, "xb") as file:
-            if path.exists():
-                os.chmod(
-                    part, stat.S_IMODE(path.stat().st_mode)
-                )  # as private as the file it takes the place of
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, path)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
-
-
-def write_figure(path: str | os.PathLike[str], figure: Any, dpi: int) -> None:
-    """A figure of matplotlib, in the format that the name of the file ends in."""
-    buffer = io.BytesIO()
-    figure.savefig(buffer, dpi=dpi, format=Path(path).suffix[1:].lower())
-    write_whole(path, buffer.getvalue())
 
 
 # ---------------------------------------------------------------- reading what may be anything

@@ -171,7 +171,7 @@ def _numbers(table: Any, X: Any, y: Any, rows: int, seed: int) -> tuple[Any, lis
 
 
 def _write(lines: Any, head: Any, body: Any, classes: Any, markdown: Any, csv: Any, plot: Any) -> None:
-    from ..persist import write_figure, write_whole
+    from ..files import write_figure, write_whole
     from ..study import verdict
 
     if markdown is not None:

@@ -31,7 +31,7 @@ def predict(
     import numpy as np
     import pandas as pd
 
-    from ..persist import write_whole
+    from ..files import write_whole
 
     machine, notes = load_model(model)
     table = read_data(data, machine.n_features_in_, notes.get("zero_based"))

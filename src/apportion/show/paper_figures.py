@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from sklearn.svm import SVC
 
 from ..estimators import ApportionedLinearSVC
-from ..persist import write_figure
+from ..files import write_figure
 from .regions import DecisionRegionsDisplay
 from .style import axes
 

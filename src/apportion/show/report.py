@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .. import __version__
 from ..costs import Costs, check_costs
-from ..persist import write_whole
+from ..files import write_whole
 from . import markup
 from .markup import LEAST, MOST, printable
 from .summary import UNIT, Z, hold

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from ..costs import Costs
+from ..files import write_whole
 from ..fitting import stratified
-from ..persist import write_whole
 from ..search import KernelChoice, LossChoice, held_out_scores
 from . import rivals
 from .compare import Cells, Data, Progress, Splits, Task, run

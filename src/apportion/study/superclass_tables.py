@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from ..persist import write_whole
+from ..files import write_whole
 
 Rows = dict[str, dict[str, NDArray[np.float64]]]  # method -> score -> (seeds,)
 
