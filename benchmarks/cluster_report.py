@@ -90,7 +90,14 @@ def rounds(records: list[Record]) -> str:
     usual = f"n = {base['n']:,}, d = {base['d']}, k = {base['k']}, C = {base['C']:g}"
     teams = [r for r in dense if like(r) and r["P"] == 256]
     fixed = sorted(
-        (r for r in dense if like(r, "n", "C") and abs(r["n"] * r["C"] - 640) < 1 and r["P"] in (16, 256)),
+        (
+            r
+            for r in dense
+            if like(r, "n", "C")
+            and abs(r["n"] * r["C"] - 640) < 1
+            and r["P"] in (16, 256)
+            and r["teams"] == r["P"]
+        ),
         key=lambda r: (r["P"], r["n"]),
     )
     sixteen = [r for r in dense if r["P"] == 16]

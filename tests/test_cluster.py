@@ -100,6 +100,8 @@ def test_frames_with_words_weights_and_a_cost_matrix(client):
     assert machine.decision_function(lazy[0]).compute().shape == (N, 3)
     with pytest.raises(ValueError, match="feature names"):
         machine.predict(lazy[0].rename(columns={"x0": "z"})).compute()
+    machine.set_params(costs=None).fit(*blocks(X, y))  # again, on data without names
+    assert not hasattr(machine, "feature_names_in_") and machine.to_local().predict(X).shape == (N,)
 
 
 def test_csr_blocks(client):

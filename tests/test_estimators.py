@@ -103,6 +103,43 @@ def test_large_numbers_are_not_rounded_to_single_precision():
     )
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_columns_that_rounding_does_not_tell_apart(dtype):
+    """Income a year and a month, unscaled: the curvature is singular in single precision."""
+    rng = np.random.default_rng(0)
+    income = rng.lognormal(10, 0.5, 3000)
+    X = np.column_stack([rng.standard_normal((3000, 2)), income, income / 12]).astype(dtype)
+    y = (X[:, 0] + 0.3 * rng.standard_normal(3000) > 0).astype(int)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        machine = ApportionedLinearSVC([1, 5]).fit(X, y)
+    assert np.isfinite(machine.dual_gap_) and expected_cost(y, machine.predict(X), costs=[1, 5]) < 0.5
+
+
+@pytest.mark.parametrize("distance", [1e3, 1e5])
+def test_the_certificate_of_a_free_intercept_is_of_duals_that_sum_to_zero(distance):
+    rng = np.random.default_rng(0)
+    y = (np.arange(3000) < 5).astype(int)
+    X = 0.01 * rng.standard_normal((3000, 2)) + distance * y[:, None]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        machine = ApportionedLinearSVC(C=1e4, intercept="free", loss="one-vs-rest").fit(X, y)
+    beta = np.zeros((3000, machine.dual_coef_.shape[1]))
+    beta[machine.support_] = machine.dual_coef_
+    assert np.abs(beta.sum(axis=0)).max() <= 1e-12 * np.abs(beta).sum()
+    dual = np.abs(beta).sum() - 0.5 * ((X.T @ beta) ** 2).sum()
+    assert machine.objective_ - dual <= (machine.dual_gap_ + 1e-9) * machine.objective_
+
+
+def test_of_two_ways_the_better_machine_is_kept():
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.standard_normal((3000, 2)), 1e5 * rng.standard_normal((3000, 2))])
+    y = (X[:, 0] + 0.5 * rng.standard_normal(3000) > 0).astype(int)
+    with pytest.warns(ConvergenceWarning):
+        machine = ApportionedLinearSVC([1, 5], tol=1e-6, max_iter=15).fit(X, y)
+    assert machine.objective_ < 7000  # the optimum is 6174; the other way ends at 61001
+
+
 def test_gamma_scale_far_from_the_origin():
     X, y = problem()
     near, far = (ApportionedSVC(kernel="rbf").fit(part, y) for part in (1000 * X, 1000 * X + 1.7e9))
@@ -684,7 +721,9 @@ def test_callbacks_see_the_iterations():
 def test_progress_bar():
     callback = pytest.importorskip("sklearn.callback", reason="this scikit-learn has no callbacks")
     pytest.importorskip("rich", reason="the progress bar is drawn by rich")
-    ApportionedSVC().set_callbacks(callback.ProgressBar()).fit(*problem(300))
+    X, y = problem(300)
+    machine = ApportionedSVC().set_callbacks(callback.ProgressBar()).fit(X, y)
+    assert_array_equal(machine.predict(X), ApportionedSVC().fit(X, y).predict(X))
 
 
 # ---------------------------------------------------------------- interruption

@@ -320,6 +320,14 @@ def blobs(n=30, k=3):
     return rng.standard_normal((n, 2)) + 1.2 * np.eye(k)[y][:, :2], y
 
 
+def test_a_table_stays_what_it_was_when_it_was_checked():
+    codes, margins, weights = np.ones((2, 1, 1)), np.ones((2, 1)), np.ones((2, 1))
+    codes[0] = -1.0
+    table = LossTable(codes, margins, weights, lambda f: np.column_stack([-f, f]))
+    codes[:], margins[:], weights[:] = np.nan, np.nan, -1.0
+    assert np.all(np.isfinite(table.codes)) and table.margins.min() == table.weights.min() == 1.0
+
+
 def test_apportioned_machine_is_linear_svc_on_examples_divided_by_their_cost():
     X, y = blobs()
     theta = [1.0, 5.0, 2.0]

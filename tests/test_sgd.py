@@ -143,6 +143,18 @@ def test_a_piece_without_some_class_and_after_a_fit():
     assert not hasattr(fitted, "dual_gap_")  # it was that of another machine
 
 
+def test_a_piece_changes_no_other_machine():
+    """Two classes, pairwise: one output, whose weights must not be shared with the machine of other costs."""
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((200, 3)), np.arange(200) % 2
+    machine = ApportionedSGDClassifier(loss="pairwise", n_total=400).partial_fit(X, y, classes=[0, 1])
+    other = machine.reapportion([1, 10])
+    before = other._steps["V"].copy(), machine._steps["V"]
+    machine.partial_fit(X + 1, y)
+    np.testing.assert_array_equal(other._steps["V"], before[0])
+    assert np.any(machine._steps["V"] != before[0])
+
+
 def test_dense_and_sparse_pieces_mix():
     X, y = table(600)
     a = ApportionedSGDClassifier(COSTS, C=0.01, random_state=0).partial_fit(X[:300], y[:300], list(COSTS))

@@ -9,8 +9,10 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import sparse
+from sklearn.exceptions import DataConversionWarning
 
 from apportion import ApportionedLinearSVC, ApportionedSGDClassifier, fit_stream
 from apportion.chunks import FileChunks
@@ -464,6 +466,49 @@ def test_a_source_that_changes_is_noticed():
 
     with pytest.raises(ValueError, match="pass 1 had 2998 rows and should have had 2999"):
         fit_stream(machine(), chunks, passes=2)
+
+
+def test_a_certificate_is_of_all_rows_or_none():
+    X, y = rows(300)
+    once = iter([(X, y)])
+    with pytest.raises(
+        ValueError, match="the reading for the certificate had 0 rows and should have had 300"
+    ):
+        fit_stream(machine(n_total=300), lambda: once, classes=NAMES, certify=True)
+
+
+def test_a_source_without_rows_and_chunks_without_weight(tmp_path):
+    X, y = rows(300)
+    with pytest.raises(ValueError, match="the source has no rows"):
+        fit_stream(machine(n_total=300), lambda: [], classes=NAMES)
+    parquet(tmp_path / "none.parquet", X[:0], y[:0])
+    with pytest.raises(ValueError, match="the source has no rows"):
+        fit_stream(machine(), tmp_path / "none.parquet", target="kind", classes=NAMES)
+    weight = np.ones(300)
+    weight[100:200] = 0.0
+    parts = [slice(0, 100), slice(100, 200), slice(200, 300)]
+    fitted = fit_stream(machine(), [(X[p], y[p], weight[p]) for p in parts])
+    assert fitted.class_weight_total_.sum() == 200
+    with pytest.warns(DataConversionWarning):  # labels as a column
+        column = fit_stream(machine(), [(X[p], y[p][:, None], weight[p]) for p in parts])
+    assert same(column, fitted)
+
+
+def test_csv_files_agree_on_their_types(tmp_path):
+    X = rows(200)[0]
+    for name, flags, labels in (("a", "true false", "1 2"), ("b", "false true", "1 other")):
+        lines = ["x,flag,y"] + [
+            f"{X[i, 0]},{flags.split()[i % 2]},{labels.split()[i % 2]}" for i in range(100)
+        ]
+        (tmp_path / f"{name}.csv").write_text("\n".join(lines) + "\n")
+    fitted = fit_stream(machine(costs=None), tmp_path / "a.csv", target="y")
+    new = pd.DataFrame({"x": [0.0, 0.0], "flag": [1.0, 0.0]})
+    assert fitted.classes_.tolist() == [1, 2] and fitted.predict(new).tolist() == [1, 2]
+    with pytest.raises(ValueError, match=r"cannot be read as a table of numbers and labels.*other"):
+        fit_stream(machine(costs=None), [tmp_path / "a.csv", tmp_path / "b.csv"], target="y")
+    (tmp_path / "c.csv").write_text("x,x,y\n1,2,1\n3,4,2\n")
+    with pytest.raises(ValueError, match="more than one column 'x'"):
+        fit_stream(machine(costs=None), tmp_path / "c.csv", target="y")
 
 
 def test_without_pyarrow_the_extra_is_named(tmp_path, monkeypatch):

@@ -96,7 +96,11 @@ class FileChunks:
         self.files, self.target, self.weight = files, target, weight
         self.parquet = _format(files[0]) == "parquet"
         schemas = self._schemas()
-        names = schemas[0].names
+        self.schema = schemas[0]
+        names = self.schema.names
+        twice = [name for name in names if names.count(name) > 1]
+        if twice:
+            raise ValueError(f"{files[0]} has more than one column {twice[0]!r}; rename them.")
         for what, column in (("target", target), ("weight", weight)):
             if column is not None and column not in names:
                 raise ValueError(f"{what}={column!r} is not a column of {files[0]}; it has {names}.")
@@ -223,8 +227,12 @@ class FileChunks:
 
     def _from_csv(self, names: list[str], start: int) -> Iterator[Any]:
         pa, csv = _pyarrow("pyarrow"), _pyarrow("pyarrow.csv")
-        numbers = {name: pa.float64() for name in (*self.columns, *([self.weight] if self.weight else []))}
-        convert = csv.ConvertOptions(include_columns=names, column_types=numbers)
+        # as in the first file: labels of one type in all of them, numbers in double precision, true and false
+        kinds = {self.target: self.schema.field(self.target).type}
+        for name in (*self.columns, *([self.weight] if self.weight else [])):
+            boolean = pa.types.is_boolean(self.schema.field(name).type)
+            kinds[name] = pa.bool_() if boolean else pa.float64()
+        convert = csv.ConvertOptions(include_columns=names, column_types=kinds)
         for path in self.files:
             try:
                 with csv.open_csv(path, csv.ReadOptions(block_size=BLOCK), convert_options=convert) as reader:
@@ -271,7 +279,7 @@ class GivenChunks:
         tally = _Tally()
         for chunk in self.read(0, None):
             tally.add(
-                np.asarray(chunk.y), None if chunk.weight is None else np.asarray(chunk.weight, dtype=float)
+                np.ravel(chunk.y), None if chunk.weight is None else np.asarray(chunk.weight, dtype=float)
             )
         return tally.result()
 

@@ -214,8 +214,10 @@ class DaskApportionedLinearSVC(ClassifierMixin, BaseEstimator):
         self.coef_, self.intercept_ = rounds.machine[:, :d].copy(), np.sqrt(t) * rounds.machine[:, d]
         self.objective_, self.dual_gap_, self.n_iter_ = rounds.primal, rounds.gap, rounds.n_iter
         self.gaps_, self.n_parts_, self.n_features_in_ = np.array(gaps), len(parts), d
-        if isinstance(X, dd.DataFrame):
+        if isinstance(X, dd.DataFrame) and all(isinstance(name, str) for name in X.columns):
             self.feature_names_in_ = np.asarray(X.columns, dtype=object)
+        elif hasattr(self, "feature_names_in_"):  # of an earlier fit
+            del self.feature_names_in_
         return self
 
 

@@ -31,7 +31,7 @@ from .kernels import Kernel, Precomputed, Remembered, make_kernel
 from .losses import LossTable
 from .multipliers import free_intercept
 from .panels import panel
-from .parts import Binary, binary_parts, gather, spread
+from .parts import Binary, balanced, binary_parts, gather, spread
 from .solution import Array, Settings, Solution, relative
 from .threads import Each, threads
 
@@ -114,24 +114,13 @@ def _binary_kernel(
     beta = None
     if start is not None:
         beta = gather(part, own, order, labels, start, problem.box[:, labels] * problem.weight)
-        beta = _balanced(beta) if settings.offset is None else beta
+        beta = balanced(beta) if settings.offset is None else beta
     beta, b, primal, gap, rounds = working_sets.solve_binary_outputs(
         problem, tol=settings.tol, max_iter=settings.max_iter, each=each, beta=beta, watch=settings.watch
     )
     spread(part, order, labels, beta[at], alpha)
     intercept[part.outputs] = side * b[at]
     return float(primal[at].sum()), float(gap[at].sum()), rounds
-
-
-def _balanced(beta: Array) -> Array:
-    """beta (m, n) with the heavier side of each output scaled down so that its sum is zero."""
-    up, down = np.maximum(beta, 0).sum(axis=1), -np.minimum(beta, 0).sum(axis=1)
-    both = np.minimum(up, down)
-    return np.where(
-        beta > 0,
-        beta * (both / np.maximum(up, 1e-300))[:, None],
-        beta * (both / np.maximum(down, 1e-300))[:, None],
-    )
 
 
 def _coupled_kernel(
@@ -341,10 +330,15 @@ def _binary_linear(
         ways = [by_coordinates]
     else:  # an iteration of Newton's method costs d times as much as a sweep
         ways = [by_newton, by_coordinates] if X.shape[1] <= NEWTON_FIRST else [by_coordinates, by_newton]
+    found: list[_Outcome] = []
     for way in ways:
-        W, b, beta, primals, gaps, done = way(beta)
+        found.append(way(beta))
+        beta, primals, gaps = found[-1][2:5]
         if gaps.sum() <= settings.tol * primals.sum():
             break
+    W, b, _, primals, _, done = min(found, key=lambda outcome: float(outcome[3].sum()))
+    highest = max(found, key=lambda outcome: float((outcome[3] - outcome[4]).sum()))  # of the dual values
+    beta, gaps = highest[2], primals - (highest[3] - highest[4])
     spread(part, rows, labels, beta[at], solution.alpha)
     solution.coef[part.outputs] = side[:, None] * W[at]  # type: ignore[index]
     solution.intercept[part.outputs] = side * b[at]

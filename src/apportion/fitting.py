@@ -108,7 +108,8 @@ def check_magnitude(X: Any) -> None:
         )
 
 
-def check_sample_weight(sample_weight: Any, n: int) -> Array:
+def check_sample_weight(sample_weight: Any, n: int, some: bool = True) -> Array:
+    """One finite number >= 0 an example; with `some` not all are zero."""
     if sample_weight is None:
         return np.ones(n)
     try:
@@ -121,7 +122,7 @@ def check_sample_weight(sample_weight: Any, n: int) -> Array:
         raise ValueError(f"sample_weight has shape {weight.shape}; it must be ({n},), one number an example.")
     if not np.all(np.isfinite(weight)) or np.any(weight < 0):
         raise ValueError("sample_weight must hold finite numbers >= 0.")
-    if not np.any(weight):
+    if some and not np.any(weight):
         raise ValueError(
             "sample_weight is zero for every example; at least two classes need a positive weight."
         )

@@ -97,7 +97,7 @@ class LossTable:
 
     def __post_init__(self) -> None:
         for name in ("codes", "margins", "weights"):
-            array = np.ascontiguousarray(getattr(self, name), dtype=float)
+            array = np.array(getattr(self, name), dtype=float, order="C")  # a copy: what is checked stays so
             if not np.all(np.isfinite(array)):
                 raise ValueError(f"{name} of a loss table must be finite; got {array!r}.")
             object.__setattr__(self, name, array)

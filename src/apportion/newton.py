@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
 from . import smoothing
+from .parts import balanced
 from .solution import Array, Watch
 from .threads import Each
 
@@ -181,8 +182,16 @@ class _Stage:
             H[d, d] = 1.0
         elif t is None:
             H[d, d] *= 1 + 1e-10
-        full = cho_solve(cho_factor(H, check_finite=False), -gradient, check_finite=False)
-        return full[:d], float(full[d])
+        ridge = np.finfo(p.X.dtype).eps * np.trace(H)
+        while True:
+            try:
+                full = cho_solve(cho_factor(H, check_finite=False), -gradient, check_finite=False)
+                return full[:d], float(full[d])
+            except (
+                np.linalg.LinAlgError
+            ):  # columns that rounding does not tell apart: a shorter step, still downhill
+                H[np.arange(d + 1), np.arange(d + 1)] += ridge
+                ridge *= 10
 
     def reduced_step(self, j: int, rng: np.random.Generator, goal: float) -> tuple[Array, float]:
         """The way to the solution on the examples nearest to the margin, all others held: their pull is kept.
@@ -317,11 +326,9 @@ def solve_newton(
         mu = np.maximum(stage.mu, WIDTH * np.abs(margin).max(axis=1))
     stage = _Stage(problem, W, b, mu, each)
     done += stage.improve(tol, max(max_iter - done, 1), rng, watch)
-    return (
-        stage.W,
-        stage.b,
-        np.asarray(stage.beta, dtype=float),
-        stage.primal,
-        stage.mismatch + stage.rest,
-        done,
-    )
+    beta, primal, gap = np.asarray(stage.beta, dtype=float), stage.primal, stage.mismatch + stage.rest
+    if t is None:  # rounding leaves sum(beta) at almost zero; the certificate is of a beta whose sum is zero
+        beta = balanced(beta)
+        margins = np.array([np.abs(beta[j]) @ margin[j][y] for j in range(m)])
+        gap = np.maximum(gap, primal - (margins - 0.5 * (np.asarray(beta @ X, dtype=float) ** 2).sum(axis=1)))
+    return stage.W, stage.b, beta, primal, gap, done

@@ -230,14 +230,14 @@ def make_teams(problem: Problem, n_features: int, n_parts: int) -> list[NDArray[
 
 
 class Rounds:
-    """Where the answers of the teams are put together: `task` goes out to each part of a team, `take` gets the summed answers."""
+    """Where the answers of the teams are put together: `tasks` go out to each part of a team, `take` gets the summed answers."""
 
     def __init__(self, problem: Problem, n_features: int, team_sizes: Sequence[int]) -> None:
         self.problem, self.team_sizes = problem, np.asarray(team_sizes)
         self.shape = problem.table.n_outputs, n_features + 1
         B, T = problem.blocks, len(team_sizes)
         D = self.shape[0] * self.shape[1] // B
-        self.keep = int(np.clip(ROOM // (8 * B * D * T), LEAST, ATOMS))
+        self.keep = int(np.clip(ROOM // (8 * B * D * T), LEAST, ATOMS)) // 2 * 2  # they come in twos
         self.count = 0  # of the atoms there are; the arrays have room for all that will be
         self.pulls: Array = np.empty((B, self.keep, T, D))
         self.gains: Array = np.zeros((B, self.keep, T))

@@ -80,3 +80,14 @@ def gather(
     """The way back, for the outputs `own`: beta (m'', n') from alpha, inside its bounds."""
     beta = np.array([part.size[j][labels] * alpha[rows, part.row[j][labels]] for j in own])
     return part.sign[own][:, labels] * np.minimum(beta, upper)
+
+
+def balanced(beta: Array) -> Array:
+    """beta (m, n) with the heavier side of each output scaled down so that its sum is zero."""
+    up, down = np.maximum(beta, 0).sum(axis=1), -np.minimum(beta, 0).sum(axis=1)
+    both = np.minimum(up, down)
+    return np.where(
+        beta > 0,
+        beta * (both / np.maximum(up, 1e-300))[:, None],
+        beta * (both / np.maximum(down, 1e-300))[:, None],
+    )

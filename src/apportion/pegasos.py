@@ -24,7 +24,7 @@ Gap      A pass visits each example once. So the steps of the passes s + 1 .. p 
              C / (p - s) * (weights times margins of all steps) - 1/2 |C / (p - s) (V_p - V_s)|^2
 
          is a lower bound on the optimum. It needs V and a number, no alpha: streams are certified too. The first passes are the
-         worst, so V is remembered at s = 2^j.
+         worst, so V is remembered at the last two s = 2^j.
 
 Shalev-Shwartz, Singer, Srebro, Cotter: Pegasos, Mathematical Programming 127 (2011).
 """
@@ -291,7 +291,7 @@ def _laid_out(A: Array, csr: bool) -> tuple[Array, Array]:
     """(m, d + 1) as the compiled loops take it: dense (1, m, d), CSR (groups, d, LANES); and the last column."""
     m, d = A.shape[0], A.shape[1] - 1
     if not csr:
-        return np.ascontiguousarray(A[None, :, :-1]), A[:, -1].copy()
+        return np.array(A[None, :, :-1], order="C"), A[:, -1].copy()  # a copy, also of one output
     groups = -(-m // LANES)
     wide = np.zeros((groups * LANES, d + 1))
     wide[:m] = A

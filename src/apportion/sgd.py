@@ -64,7 +64,7 @@ class ApportionedSGDClassifier(_ApportionedClassifier):
     n_iter_no_change : int, default=3
     n_total : int or None, default=None
         Examples in one pass over a stream that is learnt with `partial_fit`: C is a price for each of them, so lambda depends on
-        it. None: as many as the first call brings. `fit` and `fit_stream` count for themselves.
+        it. None: as many as the first call brings. `fit` counts for itself, and so does `fit_stream` where this is None.
     verbose : int, default=0
         1 or more prints the duality gap after each pass, which costs time.
     random_state : int, RandomState or None, default=None
@@ -82,7 +82,8 @@ class ApportionedSGDClassifier(_ApportionedClassifier):
     t_ : int
         Examples visited.
     objective_, dual_gap_ : float
-        After `fit`: the primal value on the training data, and the share of it by which it can exceed the optimum at most.
+        After `fit`: the primal value on the training data, without what is held out, and the share of it by which it can exceed the
+        optimum at most.
     validation_costs_ : array of shape (n_iter_,)
         Expected cost of the held-out data after each pass, with early stopping.
     table_ : LossTable
@@ -282,7 +283,7 @@ class ApportionedSGDClassifier(_ApportionedClassifier):
         check_classification_targets(y)
         X = canonical_csr(X)
         check_magnitude(X)
-        return X, self._positions(y), check_sample_weight(sample_weight, len(y))
+        return X, self._positions(y), check_sample_weight(sample_weight, len(y), some=False)
 
     def _begin_stream(self, classes: NDArray[Any], counts: Array | None, n_total: float | None) -> None:
         """Before the first piece: what is known of the whole stream."""

@@ -29,7 +29,7 @@ from .fitting import check_number, unchanged_on_failure
 from .sgd import ApportionedSGDClassifier
 
 FORMAT = 1  # of checkpoints
-SAVING = 0.05  # share of the time that writing them may take
+SAVING = 0.05  # share of the time of a pass that writing them may take
 NUMBERS = ("delay", "seen", "mass", "promise", "start_loss", "passes")  # of pegasos.Walk, beside its arrays
 
 
@@ -236,16 +236,20 @@ class _Run:
             self._tell()
             if self.checkpoint is not None and time.monotonic() - self.saved >= self.saving / SAVING:
                 self._save()
-        if self.total is not None and self.rows != self.total:
-            raise ValueError(
-                f"pass {self.passes + 1} had {self.rows} rows and should have had {self.total}: a source must give the same rows "
-                "in each pass."
-            )
+        if machine._steps is None:
+            raise ValueError("the source has no rows.")
+        self._check(self.rows, f"pass {self.passes + 1}")
         machine._end_pass()
         self.passes, self.rows, self.total = self.passes + 1, 0, self.rows
         machine.n_iter_ = self.passes
         if self.checkpoint is not None:
             self._save()
+
+    def _check(self, rows: int, reading: str) -> None:
+        if self.total is not None and rows != self.total:
+            raise ValueError(
+                f"{reading} had {rows} rows and should have had {self.total}: a source must give the same rows in each pass."
+            )
 
     def _read(self, start: int) -> Iterator[tuple[Any, NDArray[np.intp], NDArray[np.float64]]]:
         """The checked chunks of the pass that follows."""
@@ -264,7 +268,11 @@ class _Run:
 
         machine = self.classifier
         plan, W, b = machine._plan(machine._n_total), machine.coef_, machine.intercept_
-        loss = sum(pegasos.total_loss(machine.table_, X, y, weight, W, b) for X, y, weight in self._read(0))
+        loss, rows = 0.0, 0
+        for X, y, weight in self._read(0):
+            loss += pegasos.total_loss(machine.table_, X, y, weight, W, b)
+            rows += len(y)
+        self._check(rows, "the reading for the certificate")
         machine._certified(pegasos.penalty(W, b, plan) + plan.C * loss)
 
     # ------------------------------------------------------------ news and checkpoints
@@ -306,7 +314,9 @@ class _Run:
         buffer = io.BytesIO()
         np.savez(buffer, **arrays)
         assert self.checkpoint is not None
-        partial = self.checkpoint.with_name(self.checkpoint.name + ".part")
+        partial = self.checkpoint.with_name(
+            self.checkpoint.name + ".part"
+        )  # what a killed run leaves is written over
         with open(partial, "wb") as file:
             file.write(buffer.getbuffer())
             file.flush()

@@ -77,8 +77,10 @@ def _check(graph: Any, model: Any, X_sample: Any) -> None:
         whole = X_sample.select_dtypes(exclude="number").notna().all(axis=1)  # ONNX has no missing string
         X_sample = X_sample[whole]
         feed = {
-            name: X_sample[[name]].to_numpy(dtype=float if kind == TensorProto.DOUBLE else object)
-            for name, kind in columns.items()
+            name: X_sample[[column]].to_numpy(dtype=float if kind == TensorProto.DOUBLE else object)
+            for (name, kind), column in zip(
+                columns.items(), X_sample.columns, strict=True
+            )  # names may be changed
         }
     if not X_sample.shape[0]:
         return
