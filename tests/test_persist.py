@@ -153,6 +153,16 @@ def test_costs_of_false_and_true_and_sparse_support_vectors(tmp_path):
     assert machine.costs == {True: 3, False: 1}
 
 
+def test_costs_of_labels_that_are_no_class(tmp_path):
+    X, y = load_iris(return_X_y=True)
+    names = np.array(["a", "c", "d"])[y]
+    costs = pd.DataFrame(1.0 - np.eye(4), index=list("abcd"), columns=list("abcd")) * 3
+    machine = ApportionedLinearSVC(costs, loss="lee-lin-wahba").fit(X, names)
+    save(machine, tmp_path / "m")
+    again = load(tmp_path / "m", trusted=iter([]))
+    assert (again.fit(X, names).predict(X) == machine.predict(X)).all()
+
+
 def test_a_failed_save_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch):
     path = tmp_path / "m"
     save(fitted(ApportionedLinearSVC()), path)
