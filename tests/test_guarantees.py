@@ -505,6 +505,14 @@ def test_error_bounds_of_other_machines():
     assert np.isnan(found.rows[0].loo_high) and "Leave-one-out: not defined here" in str(found)
 
 
+def test_error_bounds_where_it_takes_more_examples_than_64_bits_count():
+    machine, X, y = fitted("linear", separable=True)
+    found = error_bounds(machine, X, y, radius=1e10)  # as with a raw column of times
+    assert any("e+24 examples" in note for note in found.notes)
+    whole, real = (ddag_bound(np.ones((2, 2)), n=n, radius=1) for n in (2**80, 2.0**80))
+    assert np.array_equal(whole, real) and whole[0] < 1
+
+
 def test_bad_input():
     machine, X, y = fitted("linear")
     for delta in (0, 1, -0.5, "small"):

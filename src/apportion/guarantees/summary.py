@@ -184,12 +184,12 @@ def _say_ddag(
         notes.append(f"DDAG: says nothing of {mixed}: not separated from the others on the training data.")
     vacuous = ", ".join(str(c) for c, bound in zip(classes, ddag, strict=True) if 1 <= bound < np.inf)
     if vacuous:
-        least, n = int(ddag.argmin()), 1
+        least, n = int(ddag.argmin()), 1.0  # a float: it may pass what 64 bits hold
         while ddag_bound(gamma, n=n, radius=radius, delta=delta)[least] >= 1:
             n *= 2
         notes.append(
             f"DDAG: vacuous for {vacuous}: the least bound is {ddag[least]:.3g}, a probability is 1 at most. "
-            f"With these margins it would take {n // 2:.2g} to {n:.2g} examples."
+            f"With these margins it would take {n / 2:.2g} to {n:.2g} examples."
         )
     if np.isfinite(total):
         notes.append(f"DDAG corollary: total loss at most {total:.3g}" + (" (vacuous)." if vacuous else "."))
