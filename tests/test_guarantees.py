@@ -16,7 +16,14 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
-from apportion import ApportionedLinearSVC, ApportionedSVC, LossTable, check_costs, loss_table
+from apportion import (
+    ApportionedLinearSVC,
+    ApportionedSGDClassifier,
+    ApportionedSVC,
+    LossTable,
+    check_costs,
+    loss_table,
+)
 from apportion.guarantees import (
     compression_bound,
     consistency_report,
@@ -511,6 +518,14 @@ def test_error_bounds_where_it_takes_more_examples_than_64_bits_count():
     assert any("e+24 examples" in note for note in found.notes)
     whole, real = (ddag_bound(np.ones((2, 2)), n=n, radius=1) for n in (2**80, 2.0**80))
     assert np.array_equal(whole, real) and whole[0] < 1
+
+
+def test_error_bounds_of_stochastic_gradient_leave_out_what_needs_the_dual():
+    X, y = data(True)
+    found = error_bounds(ApportionedSGDClassifier(THETA, random_state=0).fit(X, y), X, y, X_test=X, y_test=y)
+    assert [row.support for row in found.rows] == [None] * 3 and found.compression is None
+    assert found.rademacher is not None and all(row.test_n == row.n for row in found.rows)
+    assert "Leave-one-out: not defined here" in str(found) and "keeps no dual variables" in str(found)
 
 
 def test_bad_input():

@@ -139,7 +139,10 @@ def training(machine: Any, X: Any, y: ArrayLike, sample_weight: ArrayLike | None
     rows, merged = canonical_rows(X, labels, weight, pairwise=machine._pairwise)
     found: Array | None = getattr(machine, "_alpha", None)
     if found is None:
-        raise ValueError(f"est={machine!r} keeps no dual variables; it must be fitted in this process.")
+        raise ValueError(
+            f"est={machine!r} keeps no dual variables; "
+            "it must be an ApportionedLinearSVC or ApportionedSVC, fitted in this process."
+        )
     alpha = np.zeros((len(labels), table.codes.shape[1]))
     if found.shape == (len(rows), alpha.shape[1]):
         group = _representatives(X, labels, rows)  # (n,)

@@ -22,7 +22,7 @@ class ClassBounds:
     label: Any
     cost: float  # of the dearest error on it
     n: int
-    support: int
+    support: int | None  # None: the machine keeps no support vectors
     margin: float  # min_j gamma_ij
     margin_bound: float  # min_j of the margin lemma, slack taken off
     ddag: float  # on P(this class and decided otherwise)
@@ -55,7 +55,7 @@ class ErrorBounds:
                     str(r.label),
                     f"{r.cost:g}",
                     str(r.n),
-                    str(r.support),
+                    "-" if r.support is None else str(r.support),
                     _short(r.margin),
                     _short(r.margin_bound),
                     _short(r.ddag),
@@ -154,12 +154,13 @@ def error_bounds(
     if y_test is not None:
         held = error_intervals(known(machine, y_test, "y_test"), est.predict(X_test), delta, labels=classes)
         notes.append(f"Held-out: each interval holds its class's error rate with probability {1 - delta:g}.")
+    support = getattr(machine, "n_support_", None)  # stochastic gradient keeps none
     rows = [
         ClassBounds(
             label=classes[i],
             cost=float(costs.matrix[i].max()),
             n=int((labels == i).sum()),
-            support=int(machine.n_support_[i]),
+            support=None if support is None else int(support[i]),
             margin=_least(gamma[i]),
             margin_bound=_least(margins.with_slack[i]),
             ddag=float(ddag[i]),
