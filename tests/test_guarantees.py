@@ -457,6 +457,11 @@ def test_compression_bound_with_errors_among_the_rest():
     p = _largest_rate(3, 50, math.log(1e-6))
     assert sum(comb(50, i) * p**i * (1 - p) ** (50 - i) for i in range(4)) == pytest.approx(1e-6, rel=1e-6)
     assert _largest_rate(5, 5, -10.0) == 1.0 and _largest_rate(3, 50, -1e4) == 1.0
+    # 300 of 5000 rows kept, one error: the level, about 1e-493, is no float
+    level = math.log(0.05 / 5000) - math.log(comb(5000, 300, exact=True))
+    p = _largest_rate(1, 4700, level)
+    assert 4699 * math.log1p(-p) + math.log(1 + 4699 * p) == pytest.approx(level, rel=1e-9)
+    assert p == pytest.approx(0.22, abs=0.005)
 
 
 @pytest.mark.parametrize(
