@@ -153,6 +153,31 @@ def test_intervals_cover(max_rows):
     assert held >= 184
 
 
+def test_intervals_where_most_cases_err():
+    """The best single decision is a rare, dear class: the few are those that cost nothing, and no case costs more than 2."""
+    n = 300
+    for right in (1, 3, 10, 100):
+        y, costs = np.repeat([0, 1], [right, n - right]), np.array([1e4, 2.0])
+        found = summarize(hold(y, np.full((n, 2), 0.5), [0, 1]), costs)
+        ours, exact = found.constant_cost, stats.binomtest(n - right, n).proportion_ci()
+        assert found.constant == 0 and ours.mean == pytest.approx(2 * (n - right) / n)
+        assert (ours.low, ours.high) == pytest.approx((2 * exact.low, 2 * exact.high), abs=0.02)
+        assert 0 <= ours.low <= ours.mean <= ours.high <= 2
+    # every case errs, whose decision is a class that none of them is of
+    costs = np.array([[0, 9, 2], [9, 0, 2], [9, 9, 0.0]])
+    ours = summarize(hold(y, np.full((n, 3), 1 / 3), [0, 1, 2]), costs).constant_cost
+    exact = stats.binomtest(n, n).proportion_ci()
+    assert (ours.low, ours.high) == pytest.approx(
+        (2 * exact.low, 2.0), abs=0.02
+    ) and ours.low < 2 * exact.low + 0.001
+    few = summarize(hold([0, 1], np.eye(2), [0, 1]), np.array([2.0, 2.0])).cost
+    assert (few.low, few.mean, few.high) == (
+        0,
+        0,
+        2,
+    )  # no case of two errs; the gamma interval alone would end above 2
+
+
 def test_a_sample_keeps_rare_classes_whole_and_is_scaled_up():
     y, P = draw(30_000, [0.9, 0.09, 0.01])
     cases = hold(y, P, np.arange(3), 3000)
