@@ -435,6 +435,12 @@ def test_typed_costs_and_another_curve(open_page):
     field.fill("123456.7")
     assert page.locator(".wrong").is_hidden()
     assert_shows(page, "two", [1, 123456.7])
+    other = page.locator("input[type=number][data-y='0']")
+    other.fill("-3")  # refused, and gone once another field is right: its mark goes too
+    field.fill("123456.7")
+    assert other.input_value() == "1" and field.input_value() == "123456.7"
+    assert other.get_attribute("aria-invalid") is None and page.locator(".wrong").is_hidden()
+    assert_shows(page, "two", [1, 123456.7])
     page.select_option("#pick", "0")
     assert_shows(page, "two", [1, 123456.7], shown=0)
 

@@ -374,6 +374,8 @@
     if (!matrixOf(costs)[y].some((entry) => entry > 0)) return complain(field, `At least one error on ${quoted(labels[y])} must cost something.`);
     complain(field, "");
     state.costs = costs;
+    // what was refused in another field must not stay there without its mark
+    for (const other of fields) if (other !== field && other.valueAsNumber !== costOf(other)) other.value = written(costOf(other));
     dials.filter((dial) => dial.dataset.y === y).forEach(setDial);
     update();
   }
