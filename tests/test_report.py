@@ -224,6 +224,13 @@ def test_curve_passes_through_the_cost():
     assert cost_curve(cases, matrix, 1, [2.0]).model == pytest.approx(summarize(cases, doubled).cost.mean)
 
 
+def test_the_dot_of_a_cost_beyond_the_levels_stays_in_the_drawing():
+    page, costs = make_page([0, 0, 1, 1], np.eye(2)[[0, 0, 1, 0]], [0, 1], [1, 10], "", 100)
+    beyond = np.array([1.0, 1000 * page.levels[-1]])
+    assert figures(page, beyond, 1).shapes["dot"] == {"cx": "100.00%", "cy": "0.00%"}
+    assert figures(page, costs.array, 1).shapes["dot"]["cy"] != "0.00%"
+
+
 @pytest.mark.parametrize(
     ("x", "as_amount", "as_number"),
     [

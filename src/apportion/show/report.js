@@ -319,7 +319,7 @@
     }
     const x = percent(place(data.vector ? costs[shown] : 1));
     shapes["now"] = { x1: x, x2: x };
-    shapes["dot"] = { cx: x, cy: percent(1 - (PER * summary.cost.mean) / top) };
+    shapes["dot"] = { cx: x, cy: percent(Math.max(1 - (PER * summary.cost.mean) / top, 0)) };
     const label = quoted(labels[shown]);
     texts["curve.x"] = data.vector
       ? `what an error on ${label} costs, the others as set above`
