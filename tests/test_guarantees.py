@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import sparse
 from scipy.special import comb
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris
@@ -416,6 +417,23 @@ def test_leave_one_out_with_equal_rows_and_weights():
     assert not np.any(found.right & wrong) and not np.any(found.wrong & ~wrong)
     assert np.mean(found.right | found.wrong) > 0.5
     assert diagnose(machine, X, y, weight).gap == pytest.approx(machine.dual_gap_, abs=1e-9)
+
+
+def test_equal_rows_of_wide_sparse_data_are_found_without_a_dense_copy(monkeypatch):
+    X, y = data(False, n=24)
+    X, y = np.vstack([X, X[:6]]), np.r_[y, y[:6]]
+    X[[0, 24], 1] = 0.0
+    wide = sparse.csr_matrix((X.ravel(), np.tile(np.arange(4) * 10, 30), np.arange(31) * 4), shape=(30, 31))
+    wide.indices[:4], wide.data[:4] = wide.indices[:4][::-1].copy(), wide.data[:4][::-1].copy()
+    wide.has_sorted_indices = False  # the first row has its columns in another order, and zeros are kept
+    dense = wide.toarray()
+    machine = ApportionedLinearSVC(THETA, C=0.3, tol=1e-9, max_iter=100_000)
+    expected = training(machine.fit(dense, y), dense, y, None)
+    machine.fit(wide, y)
+    monkeypatch.setattr(sparse.csr_matrix, "toarray", lambda *_: pytest.fail("a dense copy"))
+    found = training(machine, wide, y, None)
+    assert found.beta[0].any() and np.array_equal(found.beta[0], found.beta[24])
+    np.testing.assert_allclose(found.beta, expected.beta, atol=1e-5)
 
 
 def test_leave_one_out_with_a_free_intercept_counts_support_vectors():
