@@ -214,6 +214,17 @@ def test_convergence_ends_at_the_gap_of_the_fit(kind, blobs):
     assert len({line.get_color() for line in display.ax_.lines if line.get_label() == "fit"}) == 2
 
 
+def test_convergence_counts_the_iterations_of_the_solver():
+    """Sweeps between two reports count, and those over a sample of the rows before those over all."""
+    X, y = make_blobs(4000, centers=3, cluster_std=2.0, random_state=0)
+    X = StandardScaler().fit_transform(X)
+    for loss in ("apportioned", "crammer-singer"):
+        machine = ApportionedLinearSVC([1, 2, 3], loss=loss, C=0.01, max_iter=1000)
+        display = ConvergenceDisplay.from_estimator(machine, X, y)
+        assert display.line_.get_xdata().tolist() == display.iterations.tolist()
+        assert (np.diff(display.iterations) > 0).all() and display.iterations[-1] == machine.fit(X, y).n_iter_
+
+
 # ---------------------------------------------------------------- bad input
 
 

@@ -191,8 +191,8 @@ def _representatives(X: Any, labels: Index, rows: Index) -> Index:
     if len(rows) == len(labels):
         return group
     content = _contents(X)
-    where = {(labels[i], content(i)): g for g, i in enumerate(rows)}
-    for i in np.flatnonzero(group < 0):
+    where = {(labels[i], content(i)): g for g, i in enumerate(rows.tolist())}
+    for i in np.flatnonzero(group < 0).tolist():
         group[i] = where.get((labels[i], content(i)), -1)
     return group
 
