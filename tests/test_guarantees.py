@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import sparse
 from scipy.special import comb
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris
@@ -16,7 +17,14 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
-from apportion import ApportionedLinearSVC, ApportionedSVC, LossTable, check_costs, loss_table
+from apportion import (
+    ApportionedLinearSVC,
+    ApportionedSGDClassifier,
+    ApportionedSVC,
+    LossTable,
+    check_costs,
+    loss_table,
+)
 from apportion.guarantees import (
     compression_bound,
     consistency_report,
@@ -411,6 +419,23 @@ def test_leave_one_out_with_equal_rows_and_weights():
     assert diagnose(machine, X, y, weight).gap == pytest.approx(machine.dual_gap_, abs=1e-9)
 
 
+def test_equal_rows_of_wide_sparse_data_are_found_without_a_dense_copy(monkeypatch):
+    X, y = data(False, n=24)
+    X, y = np.vstack([X, X[:6]]), np.r_[y, y[:6]]
+    X[[0, 24], 1] = 0.0
+    wide = sparse.csr_matrix((X.ravel(), np.tile(np.arange(4) * 10, 30), np.arange(31) * 4), shape=(30, 31))
+    wide.indices[:4], wide.data[:4] = wide.indices[:4][::-1].copy(), wide.data[:4][::-1].copy()
+    wide.has_sorted_indices = False  # the first row has its columns in another order, and zeros are kept
+    dense = wide.toarray()
+    machine = ApportionedLinearSVC(THETA, C=0.3, tol=1e-9, max_iter=100_000)
+    expected = training(machine.fit(dense, y), dense, y, None)
+    machine.fit(wide, y)
+    monkeypatch.setattr(sparse.csr_matrix, "toarray", lambda *_: pytest.fail("a dense copy"))
+    found = training(machine, wide, y, None)
+    assert found.beta[0].any() and np.array_equal(found.beta[0], found.beta[24])
+    np.testing.assert_allclose(found.beta, expected.beta, atol=1e-5)
+
+
 def test_leave_one_out_with_a_free_intercept_counts_support_vectors():
     machine, X, y = fitted("linear", intercept="free", C=0.3)
     found = leave_one_out(machine, X, y)
@@ -450,6 +475,11 @@ def test_compression_bound_with_errors_among_the_rest():
     p = _largest_rate(3, 50, math.log(1e-6))
     assert sum(comb(50, i) * p**i * (1 - p) ** (50 - i) for i in range(4)) == pytest.approx(1e-6, rel=1e-6)
     assert _largest_rate(5, 5, -10.0) == 1.0 and _largest_rate(3, 50, -1e4) == 1.0
+    # 300 of 5000 rows kept, one error: the level, about 1e-493, is no float
+    level = math.log(0.05 / 5000) - math.log(comb(5000, 300, exact=True))
+    p = _largest_rate(1, 4700, level)
+    assert 4699 * math.log1p(-p) + math.log(1 + 4699 * p) == pytest.approx(level, rel=1e-9)
+    assert p == pytest.approx(0.22, abs=0.005)
 
 
 @pytest.mark.parametrize(
@@ -503,6 +533,22 @@ def test_error_bounds_of_other_machines():
     bent = ApportionedSVC(kernel="sigmoid", gamma=0.01, C=0.1).fit(X, y)
     found = error_bounds(bent, X, y)
     assert np.isnan(found.rows[0].loo_high) and "Leave-one-out: not defined here" in str(found)
+
+
+def test_error_bounds_where_it_takes_more_examples_than_64_bits_count():
+    machine, X, y = fitted("linear", separable=True)
+    found = error_bounds(machine, X, y, radius=1e10)  # as with a raw column of times
+    assert any("e+24 examples" in note for note in found.notes)
+    whole, real = (ddag_bound(np.ones((2, 2)), n=n, radius=1) for n in (2**80, 2.0**80))
+    assert np.array_equal(whole, real) and whole[0] < 1
+
+
+def test_error_bounds_of_stochastic_gradient_leave_out_what_needs_the_dual():
+    X, y = data(True)
+    found = error_bounds(ApportionedSGDClassifier(THETA, random_state=0).fit(X, y), X, y, X_test=X, y_test=y)
+    assert [row.support for row in found.rows] == [None] * 3 and found.compression is None
+    assert found.rademacher is not None and all(row.test_n == row.n for row in found.rows)
+    assert "Leave-one-out: not defined here" in str(found) and "keeps no dual variables" in str(found)
 
 
 def test_bad_input():

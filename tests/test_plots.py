@@ -9,6 +9,7 @@ from sklearn.datasets import make_blobs
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 
 from apportion import ApportionedLinearSVC, ApportionedSVC, class_sensitivity, expected_cost
@@ -82,6 +83,16 @@ def test_regions_of_other_classifiers(estimator, blobs):
     display = DecisionRegionsDisplay.from_estimator(estimator.fit(*blobs), blobs[0], grid_resolution=30)
     assert display.slack is None and display.y is None and display.ax_.get_legend() is None
     assert "support" not in display.ax_.get_title()
+
+
+@pytest.mark.parametrize("k", [3, 4])
+def test_boundaries_are_those_of_the_regions_where_scores_are_of_pairs(k):
+    """Three pairs of three classes have as many columns as classes, and six of four have more."""
+    X, y = make_blobs(120, centers=k, cluster_std=2.0, random_state=0)
+    machine = SVC(kernel="linear", decision_function_shape="ovo").fit(X, y)
+    display = DecisionRegionsDisplay.from_estimator(machine, X, grid_resolution=30)
+    assert (display.leads.argmax(axis=0) == display.region).all()
+    assert display.leads.shape == (k, 30, 30) and set(np.unique(display.leads)) == {-1.0, 1.0}
 
 
 def test_regions_take_a_frame_and_a_given_axes(blobs):
@@ -201,6 +212,17 @@ def test_convergence_ends_at_the_gap_of_the_fit(kind, blobs):
     again = display.plot(display.ax_, x="time")
     assert again.line_.get_xdata().tolist() == display.seconds.tolist()
     assert len({line.get_color() for line in display.ax_.lines if line.get_label() == "fit"}) == 2
+
+
+def test_convergence_counts_the_iterations_of_the_solver():
+    """Sweeps between two reports count, and those over a sample of the rows before those over all."""
+    X, y = make_blobs(4000, centers=3, cluster_std=2.0, random_state=0)
+    X = StandardScaler().fit_transform(X)
+    for loss in ("apportioned", "crammer-singer"):
+        machine = ApportionedLinearSVC([1, 2, 3], loss=loss, C=0.01, max_iter=1000)
+        display = ConvergenceDisplay.from_estimator(machine, X, y)
+        assert display.line_.get_xdata().tolist() == display.iterations.tolist()
+        assert (np.diff(display.iterations) > 0).all() and display.iterations[-1] == machine.fit(X, y).n_iter_
 
 
 # ---------------------------------------------------------------- bad input

@@ -153,6 +153,31 @@ def test_intervals_cover(max_rows):
     assert held >= 184
 
 
+def test_intervals_where_most_cases_err():
+    """The best single decision is a rare, dear class: the few are those that cost nothing, and no case costs more than 2."""
+    n = 300
+    for right in (1, 3, 10, 100):
+        y, costs = np.repeat([0, 1], [right, n - right]), np.array([1e4, 2.0])
+        found = summarize(hold(y, np.full((n, 2), 0.5), [0, 1]), costs)
+        ours, exact = found.constant_cost, stats.binomtest(n - right, n).proportion_ci()
+        assert found.constant == 0 and ours.mean == pytest.approx(2 * (n - right) / n)
+        assert (ours.low, ours.high) == pytest.approx((2 * exact.low, 2 * exact.high), abs=0.02)
+        assert 0 <= ours.low <= ours.mean <= ours.high <= 2
+    # every case errs, whose decision is a class that none of them is of
+    costs = np.array([[0, 9, 2], [9, 0, 2], [9, 9, 0.0]])
+    ours = summarize(hold(y, np.full((n, 3), 1 / 3), [0, 1, 2]), costs).constant_cost
+    exact = stats.binomtest(n, n).proportion_ci()
+    assert (ours.low, ours.high) == pytest.approx(
+        (2 * exact.low, 2.0), abs=0.02
+    ) and ours.low < 2 * exact.low + 0.001
+    few = summarize(hold([0, 1], np.eye(2), [0, 1]), np.array([2.0, 2.0])).cost
+    assert (few.low, few.mean, few.high) == (
+        0,
+        0,
+        2,
+    )  # no case of two errs; the gamma interval alone would end above 2
+
+
 def test_a_sample_keeps_rare_classes_whole_and_is_scaled_up():
     y, P = draw(30_000, [0.9, 0.09, 0.01])
     cases = hold(y, P, np.arange(3), 3000)
@@ -197,6 +222,13 @@ def test_curve_passes_through_the_cost():
     matrix = np.array([[0, 1, 4], [8, 0, 2], [2, 2, 0]], dtype=float)
     doubled = matrix * np.array([1, 2, 1])[:, None]
     assert cost_curve(cases, matrix, 1, [2.0]).model == pytest.approx(summarize(cases, doubled).cost.mean)
+
+
+def test_the_dot_of_a_cost_beyond_the_levels_stays_in_the_drawing():
+    page, costs = make_page([0, 0, 1, 1], np.eye(2)[[0, 0, 1, 0]], [0, 1], [1, 10], "", 100)
+    beyond = np.array([1.0, 1000 * page.levels[-1]])
+    assert figures(page, beyond, 1).shapes["dot"] == {"cx": "100.00%", "cy": "0.00%"}
+    assert figures(page, costs.array, 1).shapes["dot"]["cy"] != "0.00%"
 
 
 @pytest.mark.parametrize(
@@ -409,6 +441,12 @@ def test_typed_costs_and_another_curve(open_page):
         assert_shows(page, "two", [1, 37.5])
     field.fill("123456.7")
     assert page.locator(".wrong").is_hidden()
+    assert_shows(page, "two", [1, 123456.7])
+    other = page.locator("input[type=number][data-y='0']")
+    other.fill("-3")  # refused, and gone once another field is right: its mark goes too
+    field.fill("123456.7")
+    assert other.input_value() == "1" and field.input_value() == "123456.7"
+    assert other.get_attribute("aria-invalid") is None and page.locator(".wrong").is_hidden()
     assert_shows(page, "two", [1, 123456.7])
     page.select_option("#pick", "0")
     assert_shows(page, "two", [1, 123456.7], shown=0)

@@ -269,16 +269,24 @@ class _Stage:
         list(self.each(search, outputs))
 
     def improve(
-        self, goal: Array | float, max_iter: int, rng: np.random.Generator, watch: Watch | None = None
+        self,
+        goal: Array | float,
+        max_iter: int,
+        rng: np.random.Generator,
+        watch: Watch | None = None,
+        before: int = 0,
     ) -> int:
-        """Until the gaps are within goal (m,), or within a share goal of the primal value in all. Returns the number of steps."""
+        """Until the gaps are within goal (m,), or within a share goal of the primal value in all. Returns the number of steps.
+
+        `watch` is told how many there were with those `before`.
+        """
         outputs = np.arange(self.m)
         for iteration in range(max_iter):
             self.refresh(outputs)
             gap, primal = self.mismatch + self.rest, self.primal
             limit = goal if isinstance(goal, np.ndarray) else 0.8 * goal * np.maximum(primal, primal.mean())
             if watch is not None:
-                watch(iteration + 1, float(gap.sum() / max(primal.sum(), 1e-300)))
+                watch(before + iteration + 1, float(gap.sum() / max(primal.sum(), 1e-300)))
             outputs = np.flatnonzero(gap > limit)
             if not len(outputs) or (not isinstance(goal, np.ndarray) and gap.sum() <= goal * primal.sum()):
                 break
@@ -325,7 +333,7 @@ def solve_newton(
         done = stage.improve(max(tol, SAMPLE_TOL), max_iter, rng, watch)
         mu = np.maximum(stage.mu, WIDTH * np.abs(margin).max(axis=1))
     stage = _Stage(problem, W, b, mu, each)
-    done += stage.improve(tol, max(max_iter - done, 1), rng, watch)
+    done += stage.improve(tol, max(max_iter - done, 1), rng, watch, done)
     beta, primal, gap = np.asarray(stage.beta, dtype=float), stage.primal, stage.mismatch + stage.rest
     if t is None:  # rounding leaves sum(beta) at almost zero; the certificate is of a beta whose sum is zero
         beta = balanced(beta)

@@ -22,7 +22,7 @@ from .machine import (
 )
 
 
-def ddag_bound(margins: ArrayLike, *, n: int, radius: float, delta: float = 0.05) -> Array:
+def ddag_bound(margins: ArrayLike, *, n: float, radius: float, delta: float = 0.05) -> Array:
     """Bound on P(class i and decided otherwise), for each i, from its margins at the nodes of a decision DAG.
 
         epsilon(i) <= 130/n (R^2 D_i log 4en log 4n + log(2 (2n)^(k-1) / delta)),  D_i = sum_j 1 / gamma_ij^2
@@ -36,7 +36,8 @@ def ddag_bound(margins: ArrayLike, *, n: int, radius: float, delta: float = 0.05
     margins : array of shape (k, k)
         gamma_ij; the diagonal is not read. Platt's event also counts what is wrongly taken for i: for it give
         ``np.minimum(margins, margins.T)``.
-    n : int
+    n : int or float
+        Number of examples; it may be larger than any sample.
     radius : float
         Of a ball that holds every example there can be. The data are measured in this unit: as printed, R^2
         stands before the second term too, and the bound changes with the unit.
@@ -52,6 +53,7 @@ def ddag_bound(margins: ArrayLike, *, n: int, radius: float, delta: float = 0.05
     k = len(gamma) if gamma.ndim else 0
     check("margins", margins, gamma.shape == (k, k) and k >= 2, "of shape (k, k) with k >= 2")
     check("n", n, n >= 1, "a positive number of examples")
+    n = float(n)  # numpy has no logarithm of whole numbers beyond 64 bits
     check("radius", radius, 0 < radius < np.inf, "positive and finite")
     check_delta(delta)
     off = ~np.eye(k, dtype=bool)

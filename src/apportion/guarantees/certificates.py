@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import gammaln
+from scipy.special import gammaln, logsumexp
 from sklearn.base import clone
 
 from ..losses import PairVotes
@@ -202,11 +202,18 @@ def compression_bound(est: Any, X: Any, y: ArrayLike, delta: float = 0.05) -> Co
 
 
 def _largest_rate(errors: int, n: int, log_level: float) -> float:
-    """The rate at which `errors` or fewer of n have probability exp(log_level)."""
+    """The rate at which `errors` or fewer of n have probability exp(log_level), by bisection from above.
+
+    In logarithms: the level is that of one among (n over s) machines, and soon smaller than the least float.
+    """
     if errors >= n:
         return 1.0
+    low, high = float(-np.expm1(log_level / n)), 1.0  # (1 - p)^n is a part of the tail
     if errors == 0:
-        return float(-np.expm1(log_level / n))
-    from scipy.stats import beta  # slow to import
-
-    return float(beta.isf(np.exp(log_level), errors + 1, n - errors)) if log_level > -700 else 1.0
+        return low
+    i = np.arange(errors + 1)
+    ways = gammaln(n + 1) - gammaln(i + 1) - gammaln(n - i + 1)  # log (n over i)
+    while low < (p := (low + high) / 2) < high:
+        tail = float(logsumexp(ways + i * np.log(p) + (n - i) * np.log1p(-p)))
+        low, high = (p, high) if tail >= log_level else (low, p)
+    return high

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..estimators import HARD
-from ..fitting import canonical_rows, check_sample_weight
+from ..fitting import canonical_csr, canonical_rows, check_sample_weight
 from ..losses import LossTable, value
 
 Array = NDArray[np.float64]
@@ -133,13 +134,17 @@ def training(machine: Any, X: Any, y: ArrayLike, sample_weight: ArrayLike | None
     """Find the dual variables of each training example, and the duality gap anew."""
     labels = positions(machine, y, "y")
     X = validate_data(machine, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
+    X = canonical_csr(X)  # as in the fit
     scores = raw_scores(machine, X, labels)
     weight = check_sample_weight(sample_weight, len(labels))
     table: LossTable = machine.table_
     rows, merged = canonical_rows(X, labels, weight, pairwise=machine._pairwise)
     found: Array | None = getattr(machine, "_alpha", None)
     if found is None:
-        raise ValueError(f"est={machine!r} keeps no dual variables; it must be fitted in this process.")
+        raise ValueError(
+            f"est={machine!r} keeps no dual variables; "
+            "it must be an ApportionedLinearSVC or ApportionedSVC, fitted in this process."
+        )
     alpha = np.zeros((len(labels), table.codes.shape[1]))
     if found.shape == (len(rows), alpha.shape[1]):
         group = _representatives(X, labels, rows)  # (n,)
@@ -185,11 +190,26 @@ def _representatives(X: Any, labels: Index, rows: Index) -> Index:
     group[rows] = np.arange(len(rows))
     if len(rows) == len(labels):
         return group
-    dense = (X.toarray() if hasattr(X, "toarray") else np.asarray(X)) + 0.0  # -0.0 and 0.0 are one number
-    where = {(labels[i], dense[i].tobytes()): g for g, i in enumerate(rows)}
-    for i in np.flatnonzero(group < 0):
-        group[i] = where.get((labels[i], dense[i].tobytes()), -1)
+    content = _contents(X)
+    where = {(labels[i], content(i)): g for g, i in enumerate(rows.tolist())}
+    for i in np.flatnonzero(group < 0).tolist():
+        group[i] = where.get((labels[i], content(i)), -1)
     return group
+
+
+def _contents(X: Any) -> Callable[[int], tuple[bytes, ...]]:
+    """What tells row i from others; sparse rows are not made dense, which for wide data no memory holds."""
+    if not hasattr(X, "indptr"):
+        dense = np.asarray(X) + 0.0  # -0.0 and 0.0 are one number
+        return lambda i: (dense[i].tobytes(),)
+    part = X.copy()
+    part.eliminate_zeros()
+
+    def content(i: int) -> tuple[bytes, ...]:
+        at = slice(part.indptr[i], part.indptr[i + 1])
+        return part.indices[at].tobytes(), part.data[at].tobytes()
+
+    return content
 
 
 def check(name: str, given: Any, good: Any, allowed: str) -> None:

@@ -22,7 +22,7 @@ class ClassBounds:
     label: Any
     cost: float  # of the dearest error on it
     n: int
-    support: int
+    support: int | None  # None: the machine keeps no support vectors
     margin: float  # min_j gamma_ij
     margin_bound: float  # min_j of the margin lemma, slack taken off
     ddag: float  # on P(this class and decided otherwise)
@@ -55,7 +55,7 @@ class ErrorBounds:
                     str(r.label),
                     f"{r.cost:g}",
                     str(r.n),
-                    str(r.support),
+                    "-" if r.support is None else str(r.support),
                     _short(r.margin),
                     _short(r.margin_bound),
                     _short(r.ddag),
@@ -154,12 +154,13 @@ def error_bounds(
     if y_test is not None:
         held = error_intervals(known(machine, y_test, "y_test"), est.predict(X_test), delta, labels=classes)
         notes.append(f"Held-out: each interval holds its class's error rate with probability {1 - delta:g}.")
+    support = getattr(machine, "n_support_", None)  # stochastic gradient keeps none
     rows = [
         ClassBounds(
             label=classes[i],
             cost=float(costs.matrix[i].max()),
             n=int((labels == i).sum()),
-            support=int(machine.n_support_[i]),
+            support=None if support is None else int(support[i]),
             margin=_least(gamma[i]),
             margin_bound=_least(margins.with_slack[i]),
             ddag=float(ddag[i]),
@@ -184,12 +185,12 @@ def _say_ddag(
         notes.append(f"DDAG: says nothing of {mixed}: not separated from the others on the training data.")
     vacuous = ", ".join(str(c) for c, bound in zip(classes, ddag, strict=True) if 1 <= bound < np.inf)
     if vacuous:
-        least, n = int(ddag.argmin()), 1
+        least, n = int(ddag.argmin()), 1.0  # a float: it may pass what 64 bits hold
         while ddag_bound(gamma, n=n, radius=radius, delta=delta)[least] >= 1:
             n *= 2
         notes.append(
             f"DDAG: vacuous for {vacuous}: the least bound is {ddag[least]:.3g}, a probability is 1 at most. "
-            f"With these margins it would take {n // 2:.2g} to {n:.2g} examples."
+            f"With these margins it would take {n / 2:.2g} to {n:.2g} examples."
         )
     if np.isfinite(total):
         notes.append(f"DDAG corollary: total loss at most {total:.3g}" + (" (vacuous)." if vacuous else "."))

@@ -42,15 +42,17 @@ class ConvergenceDisplay(Display):
 
     Parameters
     ----------
-    seconds, gaps : arrays of shape (t,)
-        Time since the solver began, and the gap, at each iteration that reported one.
+    iterations, seconds, gaps : arrays of shape (t,)
+        Number of the iteration, time since the solver began, and the gap, at each iteration that reported one.
     tol : float
         Where the fit may stop.
     name : str
     """
 
-    def __init__(self, *, seconds: Array, gaps: Array, tol: float, name: str) -> None:
-        self.seconds, self.gaps, self.tol, self.name = seconds, gaps, tol, name
+    def __init__(
+        self, *, iterations: NDArray[np.intp], seconds: Array, gaps: Array, tol: float, name: str
+    ) -> None:
+        self.iterations, self.seconds, self.gaps, self.tol, self.name = iterations, seconds, gaps, tol, name
 
     @classmethod
     def from_estimator(
@@ -77,12 +79,13 @@ class ConvergenceDisplay(Display):
             raise ValueError(
                 f"estimator={estimator!r} must be an ApportionedLinearSVC or ApportionedSVC, or a pipeline that ends in one."
             )
-        times, gaps, solve = [], [], machine._solve
+        iterations, times, gaps, solve = [], [], [], machine._solve
 
         def watched(table: Any, X: Any, y: Any, weight: Any, settings: Any, start: Any) -> Any:
             began, told = time.perf_counter(), settings.watch
 
             def watch(iteration: int, gap: float) -> None:
+                iterations.append(iteration)
                 times.append(time.perf_counter() - began)
                 gaps.append(gap)
                 if told is not None:
@@ -97,6 +100,7 @@ class ConvergenceDisplay(Display):
         machine._solve = watched
         machine.fit(data, y, sample_weight=sample_weight)
         display = cls(
+            iterations=np.array(iterations, dtype=np.intp),
             seconds=np.array(times),
             gaps=np.array(gaps),
             tol=machine.tol,
@@ -109,7 +113,7 @@ class ConvergenceDisplay(Display):
         if x not in ("iteration", "time"):
             raise ValueError(f"x={x!r} is not known; allowed: 'iteration', 'time'.")
         ax = axes(ax)
-        along = np.arange(1, len(self.gaps) + 1) if x == "iteration" else self.seconds
+        along = self.iterations if x == "iteration" else self.seconds
         colour = COLOURS[len(ax.get_legend_handles_labels()[0]) % len(COLOURS)]
         look = {"color": colour, "marker": "o", "markersize": 4, "label": shown(self.name), **line}
         self.line_ = ax.plot(along, np.maximum(self.gaps, 1e-16), **look)[0]

@@ -32,7 +32,8 @@ class DecisionRegionsDisplay(Display):
     region : array of shape (r, r)
         Position of the decision among `classes` at each of its points.
     leads : array of shape (k, r, r)
-        By how much the score of each class leads the best of the others; boundaries lie where it is zero.
+        By how much the score of each class leads the best of the others; boundaries lie where it is zero. Where the decision is
+        not the class of the largest score: 1 in the region of the class, -1 elsewhere.
     slack : array of shape (k, r, r) or None
         How far an example of each class would be from fulfilling its margins, negative where it does; None for estimators
         that are not machines of this library.
@@ -111,10 +112,14 @@ class DecisionRegionsDisplay(Display):
             points = type(X)(points, columns=X.columns)
         classes = np.asarray(estimator.classes_)
         region = np.searchsorted(classes, estimator.predict(points))
+        leads = np.where(region[:, None] == np.arange(len(classes)), 1.0, -1.0)
         if hasattr(estimator, "decision_function"):
-            leads = leads_of(class_scores(estimator.decision_function(points)))
-        else:
-            leads = np.where(region[:, None] == np.arange(len(classes)), 1.0, -1.0)
+            scores = class_scores(estimator.decision_function(points))
+            # scores of pairs of classes, or a decision by something else, draw boundaries where none are
+            if scores.shape == leads.shape and np.all(
+                scores[np.arange(len(region)), region] == scores.max(axis=1)
+            ):
+                leads = leads_of(scores)
         shape = (len(classes), *xx.shape)
         slack = _slack(estimator, points)
         display = cls(

@@ -73,14 +73,20 @@
     return [mean, within + Math.max(between - mean * mean, 0) / n];
   }
 
-  function costInterval([mean, variance], step) {
+  function costInterval([mean, variance], step, largest, back) {
     const quantile = (mean, variance, z) => {
       if (variance <= 0 || mean <= 0) return mean;
       const a = (mean * mean) / variance;
       const root = Math.max(1 - 1 / (9 * a) + z / (3 * Math.sqrt(a)), 0);
       return mean * root * root * root;
     };
-    return { mean, low: quantile(mean, variance, -Z), high: quantile(mean + step, variance + step * step, Z) };
+    if (mean > largest / 2) {
+      const rest = Math.max(largest - mean, 0);
+      const low = largest - quantile(rest + back, variance + back * back, Z);
+      return { mean, low: Math.max(low, 0), high: largest - quantile(rest, variance, -Z) };
+    }
+    const high = quantile(mean + step, variance + step * step, Z);
+    return { mean, low: quantile(mean, variance, -Z), high: Math.min(high, largest) };
   }
 
   function shareInterval(found, cases) {
@@ -110,15 +116,19 @@
     const constant = first(constantCosts(c), Math.min);
     const dearest = Math.max(...range.map((y) => scale[y] * Math.max(...c[y]))) / n;
     const dearestConstant = Math.max(...range.map((y) => scale[y] * c[y][constant])) / n;
+    const largest = Math.max(...c.flat()), largestConstant = Math.max(...c.map((row) => row[constant]));
+    const heaviest = Math.max(...scale) / n; // what a case counts for at most
+    const most = [largest, heaviest * largest], mostConstant = [largestConstant, heaviest * largestConstant];
     const joint = zeros(k, k * k), column = zeros(k);
+    const fixedCosts = c.map((row) => [row[constant]]), everyone = kept.map((cases) => [cases]);
     for (let i = 0; i < m; i++) joint[Y[i]][equal[i] * k + decided[i]]++;
     for (let y = 0; y < k; y++) for (let j = 0; j < k; j++) column[j] += scale[y] * counts[y][j];
     return {
       counts,
       constant,
-      cost: costInterval(meanAndVariance(c, counts), dearest),
-      equalCost: costInterval(meanAndVariance(c, equalCounts), dearest),
-      constantCost: costInterval(meanAndVariance(c.map((row) => [row[constant]]), kept.map((cases) => [cases])), dearestConstant),
+      cost: costInterval(meanAndVariance(c, counts), dearest, ...most),
+      equalCost: costInterval(meanAndVariance(c, equalCounts), dearest, ...most),
+      constantCost: costInterval(meanAndVariance(fixedCosts, everyone), dearestConstant, ...mostConstant),
       savedOnEqual: paired(c.map((row) => range.flatMap((e) => range.map((j) => row[e] - row[j]))), joint),
       savedOnConstant: paired(c.map((row) => row.map((cost) => row[constant] - cost)), counts),
       sensitivity: range.map((y) => shareInterval(counts[y][y], kept[y])),
@@ -309,7 +319,7 @@
     }
     const x = percent(place(data.vector ? costs[shown] : 1));
     shapes["now"] = { x1: x, x2: x };
-    shapes["dot"] = { cx: x, cy: percent(1 - (PER * summary.cost.mean) / top) };
+    shapes["dot"] = { cx: x, cy: percent(Math.max(1 - (PER * summary.cost.mean) / top, 0)) };
     const label = quoted(labels[shown]);
     texts["curve.x"] = data.vector
       ? `what an error on ${label} costs, the others as set above`
@@ -364,6 +374,8 @@
     if (!matrixOf(costs)[y].some((entry) => entry > 0)) return complain(field, `At least one error on ${quoted(labels[y])} must cost something.`);
     complain(field, "");
     state.costs = costs;
+    // what was refused in another field must not stay there without its mark
+    for (const other of fields) if (other !== field && other.valueAsNumber !== costOf(other)) other.value = written(costOf(other));
     dials.filter((dial) => dial.dataset.y === y).forEach(setDial);
     update();
   }

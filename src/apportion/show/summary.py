@@ -174,11 +174,15 @@ def mean_and_variance(
     return mean, within + max(between - mean * mean, 0.0) / n
 
 
-def cost_interval(mean: float, variance: float, step: float) -> Estimate:
+def cost_interval(
+    mean: float, variance: float, step: float, largest: float = math.inf, back: float = 0.0
+) -> Estimate:
     """The gamma interval of Fay and Feuer (1997) for a mean cost; `step` is what one more of the dearest errors adds to it.
 
     Right also for few errors, and for none, where a normal interval would be a point. The quantile of the gamma distribution
-    with shape a is taken by Wilson and Hilferty: mean (1 - 1 / 9a + z / 3 sqrt(a))^3.
+    with shape a is taken by Wilson and Hilferty: mean (1 - 1 / 9a + z / 3 sqrt(a))^3. No case costs more than `largest`. Above
+    half of it the cases that cost less are the few: the interval is that of largest - cost, to which one more case without cost
+    adds `back`.
     """
 
     def quantile(mean: float, variance: float, z: float) -> float:
@@ -188,7 +192,12 @@ def cost_interval(mean: float, variance: float, step: float) -> Estimate:
         root = max(1 - 1 / (9 * a) + z / (3 * math.sqrt(a)), 0.0)
         return mean * root * root * root
 
-    return Estimate(mean, quantile(mean, variance, -Z), quantile(mean + step, variance + step * step, Z))
+    if mean > largest / 2:
+        rest = max(largest - mean, 0.0)
+        low = largest - quantile(rest + back, variance + back * back, Z)
+        return Estimate(mean, max(low, 0.0), largest - quantile(rest, variance, -Z))
+    high = quantile(mean + step, variance + step * step, Z)
+    return Estimate(mean, quantile(mean, variance, -Z), min(high, largest))
 
 
 def share_interval(found: int, cases: int) -> Estimate:
@@ -235,6 +244,9 @@ def summarize(cases: Cases, costs: Array) -> Summary:
     ]
     dearest = max(s * float(row.max()) for s, row in zip(scale, c, strict=True)) / n
     dearest_constant = max(s * float(row[constant]) for s, row in zip(scale, c, strict=True)) / n
+    largest, largest_constant = float(c.max()), float(c[:, constant].max())
+    heaviest = max(scale) / n  # what a case counts for at most
+    most, most_constant = (largest, heaviest * largest), (largest_constant, heaviest * largest_constant)
 
     rows = c.tolist()
     fixed = [[row[constant]] for row in rows]
@@ -256,9 +268,11 @@ def summarize(cases: Cases, costs: Array) -> Summary:
         counts=counts,
         equal_counts=equal_counts,
         constant=constant,
-        cost=cost_interval(*mean_and_variance(cases, rows, counts.tolist()), dearest),
-        equal_cost=cost_interval(*mean_and_variance(cases, rows, equal_counts.tolist()), dearest),
-        constant_cost=cost_interval(*mean_and_variance(cases, fixed, everyone), dearest_constant),
+        cost=cost_interval(*mean_and_variance(cases, rows, counts.tolist()), dearest, *most),
+        equal_cost=cost_interval(*mean_and_variance(cases, rows, equal_counts.tolist()), dearest, *most),
+        constant_cost=cost_interval(
+            *mean_and_variance(cases, fixed, everyone), dearest_constant, *most_constant
+        ),
         saved_on_equal=paired(on_equal, joint.tolist()),
         saved_on_constant=paired(on_constant, counts.tolist()),
         sensitivity=[share_interval(int(counts[y, y]), int(cases.kept[y])) for y in range(k)],

@@ -245,7 +245,8 @@ def _curve(drawn: Figures, page: Page, summary: Summary, costs: Array, shown: in
         }
     x = place(page, float(costs[shown]) if costs.ndim == 1 else 1.0)
     shapes["now"] = {"x1": percent(x), "x2": percent(x)}
-    shapes["dot"] = {"cx": percent(x), "cy": percent(1 - PER * summary.cost.mean / top)}
+    # a cost that was typed may lie beyond the levels, and its dot above the drawing
+    shapes["dot"] = {"cx": percent(x), "cy": percent(max(1 - PER * summary.cost.mean / top, 0.0))}
     label = quoted(page.labels[shown])
     texts["curve.x"] = (
         f"what an error on {label} costs, the others as set above"
