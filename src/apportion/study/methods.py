@@ -95,7 +95,11 @@ class MethodClassifier(ClassifierMixin, BaseEstimator):
         self.random_state = random_state
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> MethodClassifier:
-        """Tune on X (n, d) and y (n,), then train on all of it."""
+        """Tune on X (n, d) and y (n,).
+
+        Most methods keep these rows and train on all of them, with the setting found, in `predict`: kernels and probabilities
+        are computed for the rows to decide on. They are remembered for the last of these, not the trained machine.
+        """
         method = find_method(self.method)
         numbers, labels = validate_data(self, X, y, dtype=np.float64)
         self.classes_, codes = np.unique(labels, return_inverse=True)
