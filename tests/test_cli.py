@@ -1,5 +1,6 @@
 """The command line as people use it: fit, predict, report on files of all kinds; every mistake has one line and exit code 2."""
 
+import datetime
 import gzip
 import json
 import os
@@ -24,7 +25,8 @@ from typer.testing import CliRunner  # noqa: E402
 import apportion.study.datasets  # noqa: E402
 from apportion import ApportionedLinearSVC, __version__, expected_cost  # noqa: E402
 from apportion.cli import app  # noqa: E402
-from apportion.frames import describe_columns, parse_costs, read_table, written_costs  # noqa: E402
+from apportion.frames import describe_columns, parse_costs, preprocessor, read_table, written_costs  # noqa: E402
+from apportion.frames.words import as_text  # noqa: E402
 from apportion.persist import FORMAT, HEADER, load, save  # noqa: E402
 
 QUICK = ("--quick",)
@@ -414,6 +416,21 @@ def test_parquet_with_types_of_all_kinds(tmp_path):
     assert y.tolist() == ["p", "q", "p", "q"]
     kinds = {column.name: column.kind for column in describe_columns(X)}
     assert kinds == {"n": "number", "b": "category", "c": "category", "t": "date"}
+
+
+def test_days_of_parquet_are_dates(tmp_path):
+    days = [datetime.date(2024, 1, 1 + i % 28) for i in range(40)]
+    frame = pd.DataFrame({"day": [None, datetime.date(9999, 12, 31), *days[2:]], "y": ["p", "q"] * 20})
+    frame.to_parquet(tmp_path / "t.parquet")
+    X, _ = read_table(tmp_path / "t.parquet").split("y")
+    columns = describe_columns(X)
+    assert columns[0].kind == "date" and "1 missing" in columns[0].treatment
+    numbers = preprocessor(columns).fit_transform(X)
+    expected = [(day - datetime.date(1970, 1, 1)).days for day in frame["day"][1:]]
+    np.testing.assert_array_equal(numbers[1:, 0], expected)
+    assert (
+        as_text(X["day"][2]) == "2024-01-03" and as_text(X["day"][0]) == "(missing)"
+    )  # the words of a category
 
 
 def test_numbers_written_as_text():

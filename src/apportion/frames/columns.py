@@ -227,6 +227,8 @@ class Days(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     def transform(self, X: Any) -> NDArray[np.float64]:
         check_is_fitted(self)
+        # in seconds, lest years that nanoseconds cannot hold overflow
+        epoch, day = pd.Timestamp(0).as_unit("s"), pd.Timedelta(days=1).as_unit("s")
         parts = []
         for name, form in zip(X.columns, self.formats_, strict=True):
             column = X[name]
@@ -236,7 +238,7 @@ class Days(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
                 _refuse(
                     column, dates.isna() & column.notna(), f"a date written {_spelled(form or '%Y-%m-%d')}"
                 )
-            parts.append(((dates - pd.Timestamp(0)) / pd.Timedelta(days=1)).to_numpy(dtype=float))
+            parts.append(((dates - epoch) / day).to_numpy(dtype=float))
         return np.column_stack(parts)
 
 

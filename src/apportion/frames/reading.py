@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import datetime
 import gzip
 import io
 from collections.abc import Sequence
@@ -221,6 +222,12 @@ def _plain(column: Any) -> Any:
     if pd.api.types.is_datetime64_any_dtype(kind):
         return column if column.dt.tz is None else column.dt.tz_convert(None)
     column = column.astype(object)
+    # days of Parquet (date32) come as datetime.date; in seconds, which hold every year that those do
+    values = column.dropna()
+    if len(values) and all(type(value) is datetime.date for value in values):
+        return pd.Series(
+            column.where(column.notna(), None).to_numpy(dtype="datetime64[s]"), index=column.index
+        )
     return column.where(column.notna(), None)
 
 
