@@ -26,6 +26,7 @@ import apportion.study.datasets  # noqa: E402
 from apportion import ApportionedLinearSVC, __version__, expected_cost  # noqa: E402
 from apportion.cli import app  # noqa: E402
 from apportion.frames import describe_columns, parse_costs, preprocessor, read_table, written_costs  # noqa: E402
+from apportion.frames.columns import Days  # noqa: E402
 from apportion.frames.words import as_text  # noqa: E402
 from apportion.persist import FORMAT, HEADER, load, save  # noqa: E402
 
@@ -431,6 +432,34 @@ def test_days_of_parquet_are_dates(tmp_path):
     assert (
         as_text(X["day"][2]) == "2024-01-03" and as_text(X["day"][0]) == "(missing)"
     )  # the words of a category
+
+
+def test_the_format_of_dates_is_that_of_all_rows():
+    """Most of these rows alone could be days as well as months."""
+    X = pd.DataFrame({"day": [f"{1 + i % 12:02d}/01/2024" for i in range(29)] + ["01/15/2024"]})
+    columns = describe_columns(X)
+    assert columns[0].form == "%m/%d/%Y"
+    prepare = preprocessor(columns).fit(X[:29])
+    expected = (pd.to_datetime(X["day"], format="%m/%d/%Y") - pd.Timestamp(0)).dt.days
+    np.testing.assert_array_equal(prepare.transform(X)[:, 0], expected)
+
+
+def test_dates_of_a_model_that_knows_no_formats_parameter():
+    days = Days().fit(pd.DataFrame({"day": ["2024-01-31"]}))
+    del days.formats  # as a file of before has it
+    assert "Days" in repr(days) and days.get_params() == {"formats": None}
+    assert days.transform(pd.DataFrame({"day": ["1970-01-02"]})).tolist() == [[1.0]]
+
+
+@pytest.mark.parametrize("distinct", [49, 50, 51, 80])
+def test_as_many_columns_as_are_said(distinct):
+    X = pd.DataFrame({"word": [f"w{i % distinct}" for i in range(10 * distinct)]})
+    (column,) = describe_columns(X)
+    width = preprocessor([column]).fit_transform(X).shape[1]
+    shared = distinct - width + 1
+    assert column.treatment == f"a category: {distinct} values, a column each" + (
+        f"; the {shared} rarest share one" if shared > 1 else ""
+    )
 
 
 def test_numbers_written_as_text():
