@@ -462,6 +462,15 @@ def test_as_many_columns_as_are_said(distinct):
     )
 
 
+@pytest.mark.parametrize("text", [f'a,class\n"{"x" * 140_000}",p\n1,q\n', f"{'a' * 140_000},class\n1,p\n"])
+def test_a_cell_too_long_is_named(tmp_path, text):
+    (tmp_path / "t.csv").write_text(text)
+    with pytest.raises(ValueError, match=r"t\.csv is no table: field larger than field limit \(131072\)"):
+        read_table(tmp_path / "t.csv")
+    with pytest.raises(ValueError, match="--costs cannot be read: field larger than field limit"):
+        parse_costs("x" * 140_000, np.array(["p", "q"]))
+
+
 def test_numbers_written_as_text():
     """Measurements, unless they are few or begin with a zero, as codes do."""
     texts = {
