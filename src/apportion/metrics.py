@@ -4,10 +4,10 @@
     cost savings    1 - cost / cost of the best constant decision
     sensitivity     share of the examples of each class that are recognised (recall)
 
-Every function takes the costs in each form `check_costs` does. Labels are numbers, text or other
-hashable scalars that are not missing; tuples are not, as numpy makes columns of them. The
-classes are the first of these that is there: `labels`; the labels that `costs` itself names (dict, Series,
-DataFrame); the sorted labels found in `y_true` and `y_pred`.
+Every function takes the costs in each form `check_costs` does. Labels are numbers, text or other hashable
+scalars that are not missing; tuples are not, as numpy makes columns of them. The classes are the first of
+these that is there: `labels`; the labels that `costs` itself names (dict, Series, DataFrame); the sorted
+labels found in `y_true` and `y_pred`.
 """
 
 from __future__ import annotations
