@@ -1,5 +1,6 @@
 """The command line as people use it: fit, predict, report on files of all kinds; every mistake has one line and exit code 2."""
 
+import datetime
 import gzip
 import json
 import os
@@ -24,7 +25,9 @@ from typer.testing import CliRunner  # noqa: E402
 import apportion.study.datasets  # noqa: E402
 from apportion import ApportionedLinearSVC, __version__, expected_cost  # noqa: E402
 from apportion.cli import app  # noqa: E402
-from apportion.frames import describe_columns, parse_costs, read_table, written_costs  # noqa: E402
+from apportion.frames import describe_columns, parse_costs, preprocessor, read_table, written_costs  # noqa: E402
+from apportion.frames.columns import Days  # noqa: E402
+from apportion.frames.words import as_text  # noqa: E402
 from apportion.persist import FORMAT, HEADER, load, save  # noqa: E402
 
 QUICK = ("--quick",)
@@ -414,6 +417,58 @@ def test_parquet_with_types_of_all_kinds(tmp_path):
     assert y.tolist() == ["p", "q", "p", "q"]
     kinds = {column.name: column.kind for column in describe_columns(X)}
     assert kinds == {"n": "number", "b": "category", "c": "category", "t": "date"}
+
+
+def test_days_of_parquet_are_dates(tmp_path):
+    days = [datetime.date(2024, 1, 1 + i % 28) for i in range(40)]
+    frame = pd.DataFrame({"day": [None, datetime.date(9999, 12, 31), *days[2:]], "y": ["p", "q"] * 20})
+    frame.to_parquet(tmp_path / "t.parquet")
+    X, _ = read_table(tmp_path / "t.parquet").split("y")
+    columns = describe_columns(X)
+    assert columns[0].kind == "date" and "1 missing" in columns[0].treatment
+    numbers = preprocessor(columns).fit_transform(X)
+    expected = [(day - datetime.date(1970, 1, 1)).days for day in frame["day"][1:]]
+    np.testing.assert_array_equal(numbers[1:, 0], expected)
+    assert (
+        as_text(X["day"][2]) == "2024-01-03" and as_text(X["day"][0]) == "(missing)"
+    )  # the words of a category
+
+
+def test_the_format_of_dates_is_that_of_all_rows():
+    """Most of these rows alone could be days as well as months."""
+    X = pd.DataFrame({"day": [f"{1 + i % 12:02d}/01/2024" for i in range(29)] + ["01/15/2024"]})
+    columns = describe_columns(X)
+    assert columns[0].form == "%m/%d/%Y"
+    prepare = preprocessor(columns).fit(X[:29])
+    expected = (pd.to_datetime(X["day"], format="%m/%d/%Y") - pd.Timestamp(0)).dt.days
+    np.testing.assert_array_equal(prepare.transform(X)[:, 0], expected)
+
+
+def test_dates_of_a_model_that_knows_no_formats_parameter():
+    days = Days().fit(pd.DataFrame({"day": ["2024-01-31"]}))
+    del days.formats  # as a file of before has it
+    assert "Days" in repr(days) and days.get_params() == {"formats": None}
+    assert days.transform(pd.DataFrame({"day": ["1970-01-02"]})).tolist() == [[1.0]]
+
+
+@pytest.mark.parametrize("distinct", [49, 50, 51, 80])
+def test_as_many_columns_as_are_said(distinct):
+    X = pd.DataFrame({"word": [f"w{i % distinct}" for i in range(10 * distinct)]})
+    (column,) = describe_columns(X)
+    width = preprocessor([column]).fit_transform(X).shape[1]
+    shared = distinct - width + 1
+    assert column.treatment == f"a category: {distinct} values, a column each" + (
+        f"; the {shared} rarest share one" if shared > 1 else ""
+    )
+
+
+@pytest.mark.parametrize("text", [f'a,class\n"{"x" * 140_000}",p\n1,q\n', f"{'a' * 140_000},class\n1,p\n"])
+def test_a_cell_too_long_is_named(tmp_path, text):
+    (tmp_path / "t.csv").write_text(text)
+    with pytest.raises(ValueError, match=r"t\.csv is no table: field larger than field limit \(131072\)"):
+        read_table(tmp_path / "t.csv")
+    with pytest.raises(ValueError, match="--costs cannot be read: field larger than field limit"):
+        parse_costs("x" * 140_000, np.array(["p", "q"]))
 
 
 def test_numbers_written_as_text():

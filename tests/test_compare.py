@@ -266,6 +266,28 @@ def test_tables_of_one_data_set(finished):
     assert wide[5:] == ["found of b", "found of d"]
 
 
+def test_a_method_that_fails_on_a_dear_split_is_not_the_cheaper_for_it():
+    def record(method, fold, cost):
+        return {
+            "method": method,
+            "repeat": 0,
+            "fold": fold,
+            "cost": cost,
+            "confusion": np.eye(2),
+            "seconds": 1.0,
+        }
+
+    ours = [record("apportioned", fold, cost) for fold, cost in enumerate([0.1, 0.2, 0.3, 2.0])]
+    theirs = [record("csovo", fold, cost) for fold, cost in enumerate([0.2, 0.4, 0.3])]
+    lines = {line.method: line for line in verdict.lines([*ours, *theirs], 0.5)}
+    assert lines["csovo"].difference == pytest.approx(0.1)
+    assert lines["apportioned"].difference == 0
+    _, rows = verdict.cells_of(list(lines.values()), ["a", "b"], np.array([1.0, 2.0]))
+    assert {row[1] for row in rows} == {"0.300 (3 of 4)", "0.650"}
+    apart = verdict.lines([ours[0], record("csovo", 1, 0.1)], 0.5)
+    assert np.isnan([line.difference for line in apart if line.method == "csovo"]).all()
+
+
 def test_plots_show_every_method(finished):
     import matplotlib
 

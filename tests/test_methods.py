@@ -187,6 +187,17 @@ def test_as_a_classifier():
     np.testing.assert_array_equal(machine.predict(X), again.predict(X))
 
 
+@pytest.mark.parametrize("name", ["csovo", "logistic", "bias-shift"])
+def test_rows_changed_in_place_are_decided_anew(name):
+    X, y = data(2)
+    machine = METHODS[name].make(costs=[5, 1]).fit(X[:80], y[:80])
+    rows = X[80:].copy()
+    before = machine.predict(rows)
+    rows[:] = rows[::-1].copy()  # permutation_importance does so
+    np.testing.assert_array_equal(machine.predict(rows), before[::-1])
+    assert not np.array_equal(before, before[::-1])
+
+
 def test_methods_say_where_they_do_not_apply():
     X, y = data(3)
     with pytest.raises(ValueError, match="method='bias-shift' needs two classes; y has 3 classes"):

@@ -6,10 +6,12 @@ import hashlib
 import importlib.util
 import io
 import json
+import os
 import signal
 import subprocess
 import sys
 import tarfile
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -418,6 +420,58 @@ def test_a_killed_fit_goes_on_and_ends_in_the_same_network(tmp_path):
         ApportionedNetClassifier({"setosa": 1, "versicolor": 2, "virginica": 3}, checkpoint=file, **FAST).fit(
             X, y
         )
+
+
+def of_width(shape, m, hidden):
+    return mlp(shape[0], m, hidden=hidden)
+
+
+def test_a_checkpoint_knows_its_module_in_another_process():
+    """repr of a partial, of nested code and of a set of words changes from process to process."""
+    code = f"""
+import sys
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+from functools import partial
+from test_neural import of_width
+from apportion.neural import _identity
+def words(shape, m):
+    return [w in {{"linear", "tanh", "relu", "none"}} for w in map(lambda s: s.lower(), m)]
+print(_identity(partial(of_width, hidden=(8,))), _identity(words))
+"""
+    runs = [
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env=os.environ | {"PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        for seed in ("1", "2")
+    ]
+    assert runs[0].stdout == runs[1].stdout and " at 0x" not in runs[0].stdout
+    X, y = iris()
+    codes = np.zeros(len(y))
+
+    def fingerprint(module):
+        net = ApportionedNetClassifier(module=module)
+        net.costs_ = np.ones(3)
+        return net._fingerprint(X, codes)
+
+    def closed(n):
+        return lambda shape, m: of_width(shape, m, (n,))
+
+    modules = [
+        partial(of_width, hidden=(8,)),
+        partial(of_width, hidden=(9,)),
+        lambda shape, m: mlp(shape[0], m, hidden=(8,)),
+        lambda shape, m: mlp(shape[0], m, hidden=(9,)),
+        lambda shape, m, n=8: mlp(shape[0], m, hidden=(n,)),
+        lambda shape, m, n=9: mlp(shape[0], m, hidden=(n,)),
+        closed(8),
+        closed(9),
+    ]
+    assert len({fingerprint(module) for module in modules}) == len(modules)
+    assert fingerprint(closed(8)) == fingerprint(closed(8))
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,10 @@
     cost savings    1 - cost / cost of the best constant decision
     sensitivity     share of the examples of each class that are recognised (recall)
 
-Every function takes the costs in each form `check_costs` does. Labels may be of any hashable type. The
-classes are the first of these that is there: `labels`; the labels that `costs` itself names (dict, Series,
-DataFrame); the sorted labels found in `y_true` and `y_pred`.
+Every function takes the costs in each form `check_costs` does. Labels are numbers, text or other hashable
+scalars that are not missing; tuples are not, as numpy makes columns of them. The classes are the first of
+these that is there: `labels`; the labels that `costs` itself names (dict, Series, DataFrame); the sorted
+labels found in `y_true` and `y_pred`.
 """
 
 from __future__ import annotations
@@ -305,8 +306,11 @@ def _list(name: str, values: ArrayLike) -> list[Any]:
     if array.ndim != 1:
         raise ValueError(f"{name} has shape {array.shape}; it must be one-dimensional.")
     entries = array.tolist()
-    if any(entry != entry for entry in entries):
-        raise ValueError(f"{name} holds NaN, which is no label.")
+    for entry in entries:
+        # pd.NA has no truth value: != of it can be asked of nothing
+        if type(entry).__name__ == "NAType" or entry != entry:
+            word = "NaN" if isinstance(entry, float) else str(entry)
+            raise ValueError(f"{name} holds {word}, which is no label.")
     return entries
 
 

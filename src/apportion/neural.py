@@ -11,7 +11,9 @@ import hashlib
 import json
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from types import CellType, CodeType
 from typing import Any
 
 import numpy as np
@@ -338,7 +340,7 @@ class ApportionedNetClassifier(ClassifierMixin, BaseEstimator):
             digest.update(array.tobytes())
         for name, value in sorted(self.get_params(deep=False).items()):
             if name not in ("costs", "max_epochs", "checkpoint", "device", "verbose", "random_state"):
-                digest.update(f"{name}={getattr(value, '__qualname__', value)}".encode())
+                digest.update(f"{name}={_identity(value)}".encode())
         if isinstance(self.random_state, (int, np.integer)):
             digest.update(f"random_state={self.random_state}".encode())
         return digest.hexdigest()
@@ -370,6 +372,40 @@ class ApportionedNetClassifier(ClassifierMixin, BaseEstimator):
         }
         torch.save(state, part)
         os.replace(part, path)
+
+
+def _identity(value: Any) -> str:
+    """A parameter as text: the same in every process, where repr may hold an address; another where the code is another."""
+    if isinstance(value, partial):
+        parts = [
+            str(getattr(value.func, "__module__", "")),
+            _identity(value.func),
+            *map(_identity, value.args),
+        ]
+        parts += [f"{name}={_identity(one)}" for name, one in sorted(value.keywords.items())]
+        return f"partial({', '.join(parts)})"
+    code = getattr(value, "__code__", None)
+    if not isinstance(code, CodeType):
+        return str(getattr(value, "__qualname__", value))
+    # what tells apart two lambdas of one text: defaults, and what they took from around them
+    given = [*(value.__defaults__ or ()), *sorted((value.__kwdefaults__ or {}).items())]
+    given += [cell.cell_contents for cell in value.__closure__ or () if cell != CellType()]
+    plain = (bool, int, float, str, bytes, tuple, list, type(None))
+    words = (
+        repr(v) if isinstance(v, plain) else getattr(v, "__qualname__", type(v).__qualname__) for v in given
+    )
+    text = " ".join([_code(code), *words])
+    return f"{value.__qualname__} {hashlib.sha256(text.encode()).hexdigest()}"
+
+
+def _code(code: Any) -> str:
+    """Code and constants as text, without addresses and without the order of a set, which change with the process."""
+    if isinstance(code, CodeType):
+        return f"{code.co_code.hex()} {code.co_names} [{' '.join(map(_code, code.co_consts))}]"
+    if isinstance(code, (tuple, frozenset)):
+        parts = map(_code, code)
+        return f"({' '.join(parts if isinstance(code, tuple) else sorted(parts))})"
+    return repr(code)
 
 
 def _plain(history: History) -> list[dict[str, Any]]:

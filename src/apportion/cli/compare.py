@@ -116,11 +116,12 @@ def compare(
         grid.add_row(*(one_line(word) for word in row))
     console.print()
     console.print(grid)
-    against = next((line.label for line in lines if math.isnan(line.p)), "")
+    against = next((line.label for line in lines if math.isnan(line.p) and line.difference == 0), "")
     how = f"{folds} folds" + (f", {repeats} times" if repeats > 1 else "")
+    part = " (m of n): over those m that the method finished." if any(line.partial for line in lines) else ""
     console.print(
         f"\nCost of a decision, the mean over {len(tasks)} test folds ({how}); intervals and p values are corrected for folds that "
-        f"overlap, p also for the number of methods. Dearer: than {against}. "
+        f"overlap, p also for the number of methods. Dearer: than {against}, over the folds of both.{part} "
         "The last columns: the share of each class that is found."
     )
 

@@ -46,6 +46,7 @@ class Column:
     name: str
     kind: str  # one of KINDS
     treatment: str
+    form: str | None = None  # in which its dates are written, one of DATES
 
 
 def describe_columns(X: Any, kinds: Mapping[str, str] | None = None) -> list[Column]:
@@ -56,16 +57,18 @@ def describe_columns(X: Any, kinds: Mapping[str, str] | None = None) -> list[Col
             raise ValueError(f"--column {name}={kind}: there is no column {name!r}{nearest(name, X.columns)}")
         if kind not in KINDS:
             raise ValueError(f"--column {name}={kind}: {kind!r} is not known; allowed: {', '.join(KINDS)}.")
-    columns = [
-        Column(name, kinds[name], _treatment(X[name], kinds[name])) if name in kinds else _guess(X[name])
-        for name in X.columns
-    ]
+    columns = [_described(X[name], kinds[name]) if name in kinds else _guess(X[name]) for name in X.columns]
     if all(column.kind == "out" for column in columns):
         raise ValueError(
             f"no column is left to learn from: {'; '.join(f'{c.name!r} is {c.treatment}' for c in columns[:3])}; "
             "keep one by --column NAME=number or NAME=category."
         )
     return columns
+
+
+def _described(column: Any, kind: str) -> Column:
+    form = date_format(column.dropna()) if kind == "date" else None
+    return Column(str(column.name), kind, _treatment(column, kind, form), form)
 
 
 def _guess(column: Any) -> Column:
@@ -86,9 +89,9 @@ def _guess(column: Any) -> Column:
     if values.dtype.kind in "if":
         if _is_id(column):
             return left_out(f"an ID? (keep it by --column {name}=number)")
-        return Column(name, "number", _treatment(column, "number"))
+        return _described(column, "number")
     if _is_date(values):
-        return Column(name, "date", _treatment(column, "date"))
+        return _described(column, "date")
     numbers = pd.to_numeric(values, errors="coerce").notna()
     if 0.9 <= numbers.mean() < 1:
         row = int(np.flatnonzero(column.index.isin(values.index[~numbers]))[0])
@@ -100,17 +103,15 @@ def _guess(column: Any) -> Column:
     if distinct > 10 and (distinct > len(values) / 2 or (length >= 5 and distinct > MOST_VALUES)):
         reason = "free text" if length >= 3 else "nearly every row has a value of its own"
         return left_out(f"{reason} (keep it by --column {name}=category)")
-    return Column(name, "category", _treatment(column, "category"))
+    return _described(column, "category")
 
 
 def _written_numbers(words: Any) -> bool:
     """Whether text is numbers and nothing else; 007 is a code."""
-    import pandas as pd
-
     return bool(pd.to_numeric(words, errors="coerce").notna().all() and not words.str.match(r"\s*0\d").any())
 
 
-def _treatment(column: Any, kind: str) -> str:
+def _treatment(column: Any, kind: str, form: str | None) -> str:
     """What becomes of a column of a kind, in words; a ValueError where it is not of that kind."""
     values = column.dropna()
     missing = len(column) - len(values)
@@ -120,8 +121,7 @@ def _treatment(column: Any, kind: str) -> str:
         as_numbers(column)
         return "a number" + (f"; {missing} missing: the median, and a mark" if missing else "")
     if kind == "date":
-        form = "" if values.dtype.kind == "M" else date_format(values)
-        if form is None:
+        if form is None and values.dtype.kind != "M":
             raise ValueError(
                 f"--column {column.name}=date: {as_text(values.iloc[0])!r} and others are not dates such as 2024-12-31."
             )
@@ -130,6 +130,8 @@ def _treatment(column: Any, kind: str) -> str:
         return f"a date{written}: days since 1970{filled}"
     counts = column.map(as_text).value_counts()
     rare = int((counts < RARE).sum())
+    if len(counts) - rare >= MOST_VALUES:  # as OneHotEncoder counts: one of them is for those that share
+        rare = len(counts) - (MOST_VALUES - 1)
     return (
         f"a category: {len(counts)} values, a column each"
         + (f"; the {rare} rarest share one" if rare > 1 else "")
@@ -184,8 +186,11 @@ def _spelled(form: str) -> str:
 def preprocessor(columns: Iterable[Column]) -> ColumnTransformer:
     """An unfitted ColumnTransformer from a DataFrame with these columns to numbers without gaps."""
     names: dict[str, list[str]] = {kind: [] for kind in KINDS}
+    forms: dict[str, str] = {}
     for column in columns:
         names[column.kind].append(column.name)
+        if column.form is not None:
+            forms[column.name] = column.form
     fill = SimpleImputer(strategy="median", add_indicator=True)
     one_hot = OneHotEncoder(
         handle_unknown="infrequent_if_exist",
@@ -195,7 +200,7 @@ def preprocessor(columns: Iterable[Column]) -> ColumnTransformer:
     )
     parts = [
         ("numbers", fill, names["number"]),
-        ("dates", make_pipeline(Days(), fill), names["date"]),
+        ("dates", make_pipeline(Days(forms), fill), names["date"]),
         ("categories", make_pipeline(Words(), one_hot), names["category"]),
     ]
     return ColumnTransformer(
@@ -217,16 +222,28 @@ class Words(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
 
 class Days(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
-    """Dates as days since 1970-01-01, NaN where they are missing."""
+    """Dates as days since 1970-01-01, NaN where they are missing.
+
+    `formats` says how the dates of a column are written, by its name; those of others are guessed from the rows of `fit`, of
+    which there may be too few to tell 01/02/2024 from 02/01/2024.
+    """
+
+    formats: dict[str, str] | None = None  # for models saved before this was a parameter
+
+    def __init__(self, formats: dict[str, str] | None = None) -> None:
+        self.formats = formats
 
     def fit(self, X: Any, y: Any = None) -> Days:
         self.feature_names_in_ = np.asarray(X.columns, dtype=object)
         self.n_features_in_ = X.shape[1]
-        self.formats_ = [date_format(X[name].dropna()) for name in X.columns]
+        known = self.formats or {}
+        self.formats_ = [known.get(name) or date_format(X[name].dropna()) for name in X.columns]
         return self
 
     def transform(self, X: Any) -> NDArray[np.float64]:
         check_is_fitted(self)
+        # in seconds, lest years that nanoseconds cannot hold overflow
+        epoch, day = pd.Timestamp(0).as_unit("s"), pd.Timedelta(days=1).as_unit("s")
         parts = []
         for name, form in zip(X.columns, self.formats_, strict=True):
             column = X[name]
@@ -236,7 +253,7 @@ class Days(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
                 _refuse(
                     column, dates.isna() & column.notna(), f"a date written {_spelled(form or '%Y-%m-%d')}"
                 )
-            parts.append(((dates - pd.Timestamp(0)) / pd.Timedelta(days=1)).to_numpy(dtype=float))
+            parts.append(((dates - epoch) / day).to_numpy(dtype=float))
         return np.column_stack(parts)
 
 

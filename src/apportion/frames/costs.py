@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ..costs import check_costs
 from .reading import read_table
-from .words import as_text, is_number, nearest
+from .words import as_text, first_line, is_number, nearest
 
 
 def written_costs(classes: NDArray[Any], costs: Sequence[float]) -> str:
@@ -33,7 +33,11 @@ def parse_costs(text: str, classes: NDArray[Any]) -> dict[Any, float] | str:
         return "balanced"
     known = {str(c): c for c in classes.tolist()}
     found: dict[Any, float] = {}
-    for part in next(csv.reader([text])):
+    try:
+        parts = next(csv.reader([text]))
+    except csv.Error as error:  # more than csv.field_size_limit() characters, a line break
+        raise ValueError(f"--costs cannot be read: {first_line(error)} {how[0].upper()}{how[1:]}.") from None
+    for part in parts:
         label, equals, number = part.rpartition("=")
         label = label.strip()
         if label not in known and is_number(label):  # +1 and 1.0 are the class 1

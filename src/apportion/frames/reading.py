@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import datetime
 import gzip
 import io
 from collections.abc import Sequence
@@ -131,10 +132,15 @@ def _read_csv(path: Path, data: bytes) -> Table:
     lines = [line for line in text.splitlines() if line.strip()]
     if not lines:
         raise ValueError(f"{path} is empty.")
-    delimiter = _delimiter(lines[:100])
+    try:
+        delimiter = _delimiter(lines[:100])
+        header = [name.strip() for name in next(csv.reader(lines[:1], delimiter=delimiter))]
+    except csv.Error as error:  # a cell of more than csv.field_size_limit() characters
+        raise ValueError(
+            f"{path} is no table: {first_line(error)} Is a quotation mark left open, or a column of long texts to be left out?"
+        ) from None
     if delimiter != ",":
         said.append(f"columns are separated by {'tabs' if delimiter == chr(9) else repr(delimiter)}")
-    header = [name.strip() for name in next(csv.reader(lines[:1], delimiter=delimiter))]
     twice = sorted({name for name in header if name and header.count(name) > 1})
     if twice:
         raise ValueError(f"{path} has {listed(twice)} as the name of more than one column; rename them.")
@@ -221,6 +227,12 @@ def _plain(column: Any) -> Any:
     if pd.api.types.is_datetime64_any_dtype(kind):
         return column if column.dt.tz is None else column.dt.tz_convert(None)
     column = column.astype(object)
+    # days of Parquet (date32) come as datetime.date; in seconds, which hold every year that those do
+    values = column.dropna()
+    if len(values) and all(type(value) is datetime.date for value in values):
+        return pd.Series(
+            column.where(column.notna(), None).to_numpy(dtype="datetime64[s]"), index=column.index
+        )
     return column.where(column.notna(), None)
 
 

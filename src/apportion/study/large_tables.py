@@ -132,11 +132,11 @@ def data_table(entries: Sequence[Entry], methods: Sequence[str]) -> str:
     costs, names = blocks(entries, methods, ("data",))
     mine = methods.index(OURS)
     rivals = [i for i in range(len(methods)) if i != mine]
-    first = {entry["data"]: entry for entry in entries}
+    by_name = {entry["data"]: entry for entry in entries}
     lines = []
     for row, (name,) in zip(costs, names, strict=True):
         best = rivals[int(row[rivals].argmin())]
-        entry = first[name]
+        entry = by_name[name]
         place = 1 + int(np.sum(row[rivals].round(9) < row[mine].round(9)))
         lines.append(
             [

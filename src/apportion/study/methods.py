@@ -2,11 +2,12 @@
 
     estimator = METHODS["csovo"].make(costs={"ill": 5, "well": 1}, random_state=0).fit(X, y)
 
-Every method is tuned on the expected cost over the same five stratified inner folds, features standardised inside each, and is then
-trained on all rows with the best setting. Kernel machines have the same budget: every C and every width of their kernels. For two
-classes CSOVA, CSCS, Weston-Watkins, Lee-Lin-Wahba and the reinforced machine are the one binary SVM with class weights: they take
-the decisions of SVC, which is CSOVO. Of the package costsensitive the reduction to weighted pairs is run; its filter tree fails
-where a node meets no rows, and neither takes two classes.
+Every rival is tuned on the expected cost over the same five stratified inner folds, features standardised inside each, and is
+then trained on all rows with the best setting. Ours is `ApportionedSVCCV` as it is: it draws its folds and scales the features
+itself, and chooses by the cost and the log loss together. Kernel machines have the same budget: every C and every width of
+their kernels. For two classes CSOVA, CSCS, Weston-Watkins, Lee-Lin-Wahba and the reinforced machine are the one binary SVM with
+class weights: they take the decisions of SVC, which is CSOVO. Of the package costsensitive the reduction to weighted pairs is
+run; its filter tree fails where a node meets no rows, and neither takes two classes.
 """
 
 from __future__ import annotations
@@ -95,7 +96,11 @@ class MethodClassifier(ClassifierMixin, BaseEstimator):
         self.random_state = random_state
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> MethodClassifier:
-        """Tune on X (n, d) and y (n,), then train on all of it."""
+        """Tune on X (n, d) and y (n,).
+
+        Most methods keep these rows and train on all of them, with the setting found, in `predict`: kernels and probabilities
+        are computed for the rows to decide on. They are remembered for the last of these, not the trained machine.
+        """
         method = find_method(self.method)
         numbers, labels = validate_data(self, X, y, dtype=np.float64)
         self.classes_, codes = np.unique(labels, return_inverse=True)

@@ -79,7 +79,7 @@ class Problem(_Memo):
         folds = max(2, min(FOLDS, int(np.bincount(y).min())))
         splitter = StratifiedKFold(folds, shuffle=True, random_state=seed)
         self.inner = [(train, held) for train, held in splitter.split(X, y)]
-        self._judged: tuple[Any, Part] | None = None
+        self._judged: tuple[Array, Part] | None = None
 
     @property
     def parts(self) -> list[Part]:
@@ -90,8 +90,9 @@ class Problem(_Memo):
 
     def whole(self, X: Array) -> Part:
         """All rows to train on, `X` to decide on; remembered for the last X."""
-        if self._judged is None or self._judged[0] is not X:
-            self._judged = X, Part(self.X, self.y, X)
+        # compared by value with a copy: the caller may change X in place, as permutation_importance does
+        if self._judged is None or not np.array_equal(self._judged[0], X):
+            self._judged = X.copy(), Part(self.X, self.y, X)
         return self._judged[1]
 
     def out_of_fold(self, decide: Callable[[Part], NDArray[Any]]) -> NDArray[Any]:

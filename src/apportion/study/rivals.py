@@ -1,5 +1,6 @@
-"""How each method of the study is trained: tuned on the expected cost over the inner folds, then trained on all rows.
+"""How each method of the study is trained: tuned over the inner folds, then trained on all rows.
 
+The rivals are tuned on the expected cost; ours, `ApportionedSVCCV`, on the cost and the log loss together.
 A method is a function train(problem, costs) -> Trained. The `Problem` computes once what methods and costs share. Kernel machines
 search the same C and widths. Probability methods decide by Bayes' rule: the class whose expected cost under the probabilities is
 the lowest.
@@ -26,6 +27,7 @@ from sklearn.svm import SVC, LinearSVC
 
 from ..costs import Costs, check_costs
 from ..losses import LossTable, loss_table
+from ..search import class_costs
 from .problem import Array, Codes, Part, Problem
 
 CS = tuple(2.0**i for i in range(-3, 10, 2))
@@ -51,15 +53,7 @@ class Trained:
     inner_cost: float  # the expected cost it chose them by
 
 
-Train = Callable[[Problem, Costs], Trained]
-
-
 # ---------------------------------------------------------------- choosing
-
-
-def class_costs(costs: Costs) -> Array:
-    """(k,) what an error on each class costs; of a full matrix the mean over the wrong decisions."""
-    return costs.matrix.sum(axis=1) / (len(costs.matrix) - 1) if costs.theta is None else costs.theta
 
 
 def mean_cost(costs: Costs, y: Codes, decided: Codes) -> float:
@@ -375,7 +369,7 @@ def search_estimator(
 
 def linear_crammer_singer(costs: Costs, C: float) -> Callable[[Array, Codes], Any]:
     weight = dict(enumerate(class_costs(costs).tolist()))
-    return LinearSVC(multi_class="crammer_singer", C=C, class_weight=weight, max_iter=200, random_state=0).fit
+    return LinearSVC(multi_class="crammer_singer", C=C, class_weight=weight, random_state=0).fit
 
 
 def all_pairs(costs: Costs, C: float) -> Callable[[Array, Codes], Any]:

@@ -6,9 +6,11 @@
 How a method is judged. Its learning rate, and its powers where its name says tuned, are chosen on validation
 images: a fifth of the training images, another fifth for each tuning seed, scored by the mean cost. So set,
 it is trained on all training images once for each seed, and the test images are looked at once, after the
-last epoch. Network, epochs, decay and batch are fixed beforehand and the same for all. A seed gives every
-method the same initial weights and the same batches, so methods are compared seed by seed. Methods that train
-alike and decide differently (softmax; softmax + Bayes) share their networks.
+last epoch. Network, epochs, decay and batch are fixed beforehand and the same for all. A seed gives methods
+the same initial weights and the same batches, so they are compared seed by seed. Not so pairwise and LDAM,
+whose heads draw another amount of random numbers, before the batches are drawn: with the others they share
+the initial weights below the head, and not the batches. Methods that train alike and decide differently
+(softmax; softmax + Bayes) share their networks.
 """
 
 from __future__ import annotations
@@ -78,7 +80,7 @@ QUICK = Settings(seeds=2, tuning_seeds=1, epochs=5, rates=(1e-3,), images=400)
 # ---------------------------------------------------------------- what is trained, and how it decides
 
 MakeLoss = Callable[[], CostLoss]
-QS = (0.5, 0.75, 1.0, 1.5, 2.0, 3.0)  # class weights theta^q: six settings for every tuned method
+QS = (0.5, 0.75, 1.0, 1.5, 2.0, 3.0)  # class weights theta^q: six trainings for a tuned method
 PQS = ((1.0, 0.0), (0.5, 0.5), (0.5, 1.0), (1.0, 0.5), (1.0, 1.0), (2.0, 0.0))
 
 
@@ -128,6 +130,7 @@ METHODS: dict[str, Method] = {
     "apportioned": _as_trained("apportioned p=1 q=0"),
     "apportioned, tuned": _as_trained(*(f"apportioned p={p:g} q={q:g}" for p, q in PQS)),
     "lee-lin-wahba": _as_trained("lee-lin-wahba q=1"),
+    # 18 settings where the others have six: p is a matter of the decision, and takes no training
     "lee-lin-wahba, tuned": Method(
         tuple((f"lee-lin-wahba q={q:g}", _table("lee-lin-wahba", p, q)) for q in QS for p in (0.0, 0.5, 1.0))
     ),

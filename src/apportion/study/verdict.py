@@ -70,14 +70,20 @@ class Line:
 
     method: str
     label: str
-    cost: float
+    cost: float  # over the splits that it finished, as the interval is
     low: float
     high: float
-    difference: float  # to the reference; positive where the method is dearer
+    difference: float  # to the reference, over the splits of both; positive where the method is dearer
     p: float  # of the difference, Holm-corrected; NaN for the reference itself
     sensitivity: tuple[float, ...]  # of each class
     splits: int
+    all_splits: int  # that any method finished
     seconds: float  # of one split
+
+    @property
+    def partial(self) -> bool:
+        """Whether the cost is of part of the splits."""
+        return self.splits < self.all_splits
 
 
 def lines(records: Sequence[Record], ratio: float, reference: str | None = None) -> list[Line]:
@@ -92,15 +98,17 @@ def lines(records: Sequence[Record], ratio: float, reference: str | None = None)
     if reference is None:
         reference = "apportioned" if "apportioned" in by_method else order[0]
     others = [name for name in order if name != reference]
-    p = {}
+    p, difference = {}, {reference: 0.0}
     for name in others:
         mine = {(r["repeat"], r["fold"]): r["cost"] for r in by_method[name]}
         theirs = {(r["repeat"], r["fold"]): r["cost"] for r in by_method[reference]}
+        # a method that failed on a hard split is not the cheaper for it
         both = sorted(mine.keys() & theirs.keys())
-        p[name] = corrected_t_test(
-            np.array([mine[s] for s in both]), np.array([theirs[s] for s in both]), ratio
-        )
+        a, b = np.array([mine[s] for s in both]), np.array([theirs[s] for s in both])
+        p[name] = corrected_t_test(a, b, ratio)
+        difference[name] = float(a.mean() - b.mean()) if both else float("nan")
     corrected = dict(zip(others, holm([p[name] for name in others]).tolist(), strict=True))
+    all_splits = len({(r["repeat"], r["fold"]) for r in records})
     found = []
     for name in order:
         confusion = np.sum([r["confusion"] for r in by_method[name]], axis=0)
@@ -110,10 +118,11 @@ def lines(records: Sequence[Record], ratio: float, reference: str | None = None)
                 METHODS[name].label if name in METHODS else name,
                 float(costs[name].mean()),
                 *corrected_interval(costs[name], ratio),
-                float(costs[name].mean() - costs[reference].mean()),
+                difference[name],
                 corrected.get(name, float("nan")),
                 tuple((np.diag(confusion) / confusion.sum(axis=1)).tolist()),
                 len(costs[name]),
+                all_splits,
                 float(np.mean([r["seconds"] for r in by_method[name]])),
             )
         )
@@ -123,14 +132,17 @@ def lines(records: Sequence[Record], ratio: float, reference: str | None = None)
 def cells_of(
     found: Sequence[Line], classes: Sequence[Any], costs: Array
 ) -> tuple[list[str], list[list[str]]]:
-    """Head and rows of the table, as text; of many classes only the dearest have a column of what is found of them."""
+    """Head and rows of the table, as text; of many classes only the dearest have a column of what is found of them.
+
+    A cost "0.250 (3 of 4)" is of three of four splits: the method failed on the other.
+    """
     dearness = costs if costs.ndim == 1 else costs.max(axis=1)
     shown = [c for c in range(len(classes)) if len(classes) <= MOST or dearness[c] == dearness.max()][:MOST]
     head = ["method", "cost", "95 % interval", "dearer", "p", *(f"{FOUND}{classes[c]}" for c in shown)]
     rows = [
         [
             line.label,
-            f"{line.cost:.3f}",
+            f"{line.cost:.3f}" + (f" ({line.splits} of {line.all_splits})" if line.partial else ""),
             "" if np.isnan(line.low) else f"{max(line.low, 0):.3f} to {line.high:.3f}",
             "" if np.isnan(line.p) else f"{line.difference:+.3f}",
             "" if np.isnan(line.p) else f"{line.p:.2g}",
@@ -151,7 +163,7 @@ def as_csv(found: Sequence[Line], classes: Sequence[Any]) -> str:
     """All digits, one method a line."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    names = ["method", "cost", "low", "high", "difference", "p", "splits", "seconds"]
+    names = ["method", "cost", "low", "high", "difference", "p", "splits", "all_splits", "seconds"]
     writer.writerow([*names, *(f"sensitivity {c}" for c in classes)])
     for line in found:
         writer.writerow([*(getattr(line, name) for name in names), *line.sensitivity])
