@@ -187,9 +187,8 @@ class _Stage:
             try:
                 full = cho_solve(cho_factor(H, check_finite=False), -gradient, check_finite=False)
                 return full[:d], float(full[d])
-            except (
-                np.linalg.LinAlgError
-            ):  # columns that rounding does not tell apart: a shorter step, still downhill
+            except np.linalg.LinAlgError:
+                # columns that rounding does not tell apart: a shorter step, still downhill
                 H[np.arange(d + 1), np.arange(d + 1)] += ridge
                 ridge *= 10
 
