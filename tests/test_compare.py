@@ -349,7 +349,7 @@ def test_page_of_the_study():
         "place 1",
         "given the same kernels (CSOVA, RBF or Laplacian",
         "Two classes",
-        "Three to 4 classes",
+        "Three to 7 classes",
         "| f | 100 | 9 |",
     ):
         assert words in text

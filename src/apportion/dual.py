@@ -338,7 +338,7 @@ def _binary_linear(
             break
     W, b, _, primals, _, done = min(found, key=lambda outcome: float(outcome[3].sum()))
     highest = max(found, key=lambda outcome: float((outcome[3] - outcome[4]).sum()))  # of the dual values
-    beta, gaps = highest[2], primals - (highest[3] - highest[4])
+    beta, gaps = highest[2], highest[4] + (primals - highest[3])
     spread(part, rows, labels, beta[at], solution.alpha)
     solution.coef[part.outputs] = side[:, None] * W[at]  # type: ignore[index]
     solution.intercept[part.outputs] = side * b[at]
