@@ -19,9 +19,9 @@ import numpy as np
 import pandas as pd
 
 from apportion.study import large_tables
-from apportion.study.compare import Cells, Data, Splits, Task, run
-from apportion.study.datasets import study_costs, study_rows
-from apportion.study.large import Block, results
+from apportion.study.compare import Cells, Data, run
+from apportion.study.datasets import study_rows
+from apportion.study.large import results, study_blocks
 from apportion.study.superclass_tables import write_into
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -145,13 +145,10 @@ def main() -> None:
     if not given.tables:
         tasks, blocks = [], []
         for repeat in range(given.repeats):
-            for draw in (Drawn(package, name, repeat) for package in TABLES for name in TABLES[package]):
-                y = draw().y
-                asked = [study_costs(y, ratio, dear, repeat) for ratio, dear in COSTS]
-                tasks.append(Task(draw, tuple(asked), Splits(folds=1, test_share=0.3), repeat, 0))
-                for (ratio, dear), costs in zip(COSTS, asked, strict=True):
-                    shape = len(y), len(costs)
-                    blocks.append(Block(draw.name, ratio, dear, repeat, *shape, tuple(costs.values())))
+            draws = [Drawn(package, name, repeat) for package in TABLES for name in TABLES[package]]
+            more_tasks, more_blocks = study_blocks(draws, COSTS, repeat)
+            tasks += more_tasks
+            blocks += more_blocks
         records = run(tasks, Cells(given.cells), METHODS, n_jobs=given.jobs)
         large_tables.write_results(given.out, results(blocks, records.values()))
     entries = large_tables.read_results(given.out)

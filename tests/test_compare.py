@@ -328,17 +328,16 @@ def made_up_entries():
     entries = []
     for name, k in (("a", 2), ("b", 2), ("c", 3), ("d", 4), ("e", 7), ("f", 9)):
         for repeat in range(2):
-            for ratio in large.RATIOS:
-                for dear in large.DEAR:
-                    hard = rng.random()
-                    cost = {m: hard + 0.1 * rng.random() for m in ("csovo", "csova2", "forest")}
-                    cost = {"apportioned": hard - 0.1, **cost}
-                    if k == 2:
-                        cost["bias-shift"] = hard
-                    if k <= 4:
-                        cost["cscs"] = hard
-                    common = {"data": name, "ratio": ratio, "dear": dear, "repeat": repeat, "n": 100, "k": k}
-                    entries.append({**common, "cost": cost})
+            for ratio, dear in large.CHOICES:
+                hard = rng.random()
+                cost = {m: hard + 0.1 * rng.random() for m in ("csovo", "csova2", "forest")}
+                cost = {"apportioned": hard - 0.1, **cost}
+                if k == 2:
+                    cost["bias-shift"] = hard
+                if k <= 4:
+                    cost["cscs"] = hard
+                common = {"data": name, "ratio": ratio, "dear": dear, "repeat": repeat, "n": 100, "k": k}
+                entries.append({**common, "cost": cost})
     return entries
 
 

@@ -13,8 +13,8 @@ Which form solves what (all stop at the same relative duality gap):
     apportioned, pairwise)                                                         serves eight outputs
     any other                        coupled.py                coordinate.py: all outputs of an example at once
 
-A free intercept outside the first column and newton.py is found by the method of multipliers (multipliers.py), and so is that of
-outputs that hang together everywhere.
+Of one output a row working_sets.py and newton.py set a free intercept themselves; all others find it by the method of multipliers
+(multipliers.py).
 """
 
 from __future__ import annotations

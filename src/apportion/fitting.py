@@ -142,6 +142,14 @@ def stratified(y: NDArray[Any], size: int, random_state: Any) -> NDArray[np.intp
     return next(split.split(np.empty((len(y), 0)), labels))[0]
 
 
+def csr_contents(X: Any) -> list[tuple[bytes, bytes]]:
+    """What tells the rows of a canonical CSR matrix apart; they are not made dense, which for wide data no memory holds."""
+    X = X.copy()
+    X.eliminate_zeros()
+    parts = [slice(a, z) for a, z in zip(X.indptr[:-1], X.indptr[1:], strict=True)]
+    return [(X.indices[at].tobytes(), X.data[at].tobytes()) for at in parts]
+
+
 def canonical_rows(
     X: Any, y: NDArray[np.intp], weight: Array, pairwise: bool
 ) -> tuple[NDArray[np.intp], Array]:
@@ -152,12 +160,7 @@ def canonical_rows(
     part = X[rows]
     new = np.ones(len(rows), dtype=bool)
     if sparse.issparse(part):
-        part.eliminate_zeros()
-        parts = [slice(a, z) for a, z in zip(part.indptr[:-1], part.indptr[1:], strict=True)]
-        content = [
-            (label, part.indices[at].tobytes(), part.data[at].tobytes())
-            for label, at in zip(y[rows].tolist(), parts, strict=True)
-        ]
+        content = list(zip(y[rows].tolist(), csr_contents(part), strict=True))
         order = np.array(sorted(range(len(rows)), key=content.__getitem__), dtype=np.intp)
         new[1:] = [content[i] != content[j] for i, j in zip(order[:-1], order[1:], strict=True)]
     else:

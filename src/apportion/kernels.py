@@ -292,9 +292,8 @@ class Remembered:
         row = self.n * np.dtype(self.dtype).itemsize
         self.capacity = int(min(self.n, megabytes * 2**20 // max(row, 1)))
         widths = [min(COLUMNS, self.n - start) for start in range(0, self.n, COLUMNS)]
-        self._tiles = [
-            np.empty((self.capacity, w), self.dtype) for w in widths
-        ]  # take memory as they are written to
+        # they take memory as they are written to
+        self._tiles = [np.empty((self.capacity, width), self.dtype) for width in widths]
         self.slot = np.full(self.n, -1)  # example -> where its row is kept
         self._owner = np.full(self.capacity, -1)  # slot -> example
 

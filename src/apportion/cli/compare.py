@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from .application import Data, Jobs, Json, app
-from .data import check_place, read_data
+from .data import check_place, check_plot, read_data
 from .fit import chosen_costs, machine_costs
 from .screen import Grid, answer, console_for, one_line, progress, remark, show_costs, show_data
 
@@ -68,8 +68,7 @@ def compare(
     for path in (out, markdown, csv, plot):
         if path is not None:
             check_place(path)
-    if plot is not None and plot.suffix.lower() not in (".png", ".svg", ".pdf"):
-        raise ValueError(f"--plot {plot}: {plot.suffix!r} is not known; allowed: .png, .svg, .pdf.")
+    check_plot(plot)
     table = read_data(data)
     X, y = table.split(target)
     classes = np.unique(y)

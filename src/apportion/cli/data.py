@@ -79,3 +79,9 @@ def check_place(path: Path) -> None:
         raise FileNotFoundError(f"the folder {path.parent} does not exist; make it first.")
     if not os.access(path.parent, os.W_OK):
         raise PermissionError(f"nothing may be written to the folder {path.parent}; choose another.")
+
+
+def check_plot(path: Path | None) -> None:
+    """Whether the name of a plot's file says what to draw."""
+    if path is not None and path.suffix.lower() not in (".png", ".svg", ".pdf"):
+        raise ValueError(f"--plot {path}: {path.suffix!r} is not known; allowed: .png, .svg, .pdf.")

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from .application import Jobs
-from .data import check_place
+from .data import check_place, check_plot
 from .reproduce import reproduce
 from .screen import console_for, long_progress, remark_on
 
@@ -45,6 +45,7 @@ def study(
     for path in (out, plot):
         if path is not None:
             check_place(path)
+    check_plot(plot)
     if page is not None:
         around(page, "study")
     if only_tables:

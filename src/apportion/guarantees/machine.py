@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..estimators import HARD
-from ..fitting import canonical_csr, canonical_rows, check_sample_weight
+from ..fitting import canonical_csr, canonical_rows, check_sample_weight, csr_contents
 from ..losses import LossTable, value
 
 Array = NDArray[np.float64]
@@ -190,26 +190,14 @@ def _representatives(X: Any, labels: Index, rows: Index) -> Index:
     group[rows] = np.arange(len(rows))
     if len(rows) == len(labels):
         return group
-    content = _contents(X)
-    where = {(labels[i], content(i)): g for g, i in enumerate(rows.tolist())}
+    # -0.0 and 0.0 are one number
+    content: list[Any] = (
+        csr_contents(X) if sparse.issparse(X) else [row.tobytes() for row in np.asarray(X) + 0.0]
+    )
+    where = {(labels[i], content[i]): g for g, i in enumerate(rows.tolist())}
     for i in np.flatnonzero(group < 0).tolist():
-        group[i] = where.get((labels[i], content(i)), -1)
+        group[i] = where.get((labels[i], content[i]), -1)
     return group
-
-
-def _contents(X: Any) -> Callable[[int], tuple[bytes, ...]]:
-    """What tells row i from others; sparse rows are not made dense, which for wide data no memory holds."""
-    if not hasattr(X, "indptr"):
-        dense = np.asarray(X) + 0.0  # -0.0 and 0.0 are one number
-        return lambda i: (dense[i].tobytes(),)
-    part = X.copy()
-    part.eliminate_zeros()
-
-    def content(i: int) -> tuple[bytes, ...]:
-        at = slice(part.indptr[i], part.indptr[i + 1])
-        return part.indices[at].tobytes(), part.data[at].tobytes()
-
-    return content
 
 
 def check(name: str, given: Any, good: Any, allowed: str) -> None:

@@ -6,7 +6,7 @@ with coupled outputs are slow to train for many classes: they are run where ther
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,8 +16,7 @@ from .compare import Cells, Data, Progress, Record, Splits, Task, run
 from .datasets import STUDY, study_costs, study_data
 from .methods import METHODS
 
-RATIOS = (2.0, 5.0, 20.0)
-DEAR = ("random", "rarest")
+CHOICES = tuple((ratio, dear) for ratio in (2.0, 5.0, 20.0) for dear in ("random", "rarest"))
 COUPLED = ("cscs", "weston-watkins", "lee-lin-wahba", "reinforced")  # with two classes they are CSOVO
 SLOW = ("lee-lin-wahba", "reinforced")
 SLOW_CLASSES = 7
@@ -48,20 +47,18 @@ class Block:
     costs: tuple[float, ...]  # in the order of the classes
 
 
-def study_blocks(names: Sequence[str], repeat: int, rows: int = 1000) -> tuple[list[Task], list[Block]]:
-    """The tasks of one repeat, one a data set, and what they will be compared on."""
+def study_blocks(
+    draws: Sequence[Callable[[], Data]], choices: Sequence[tuple[float, str]], repeat: int
+) -> tuple[list[Task], list[Block]]:
+    """The tasks of one repeat, one a data set under all choices of (ratio, dear class), and what they will be compared on."""
     tasks, blocks = [], []
-    for name in names:
-        draw = _Drawn(name, repeat, rows)
+    for draw in draws:
         data = draw()
-        asked = []
-        for ratio in RATIOS:
-            for dear in DEAR:
-                costs = study_costs(data.y, ratio, dear, repeat)
-                asked.append(costs)
-                k = len(costs)
-                blocks.append(Block(name, ratio, dear, repeat, len(data.y), k, tuple(costs.values())))
+        asked = [study_costs(data.y, ratio, dear, repeat) for ratio, dear in choices]
         tasks.append(Task(draw, tuple(asked), Splits(folds=1, test_share=0.3), repeat, 0))
+        for (ratio, dear), costs in zip(choices, asked, strict=True):
+            shape = len(data.y), len(costs)
+            blocks.append(Block(data.name, ratio, dear, repeat, *shape, tuple(costs.values())))
     return tasks, blocks
 
 
@@ -80,7 +77,8 @@ def run_study(
     slow = tuple(m for m in (methods or METHODS) if m in SLOW)
     tasks, blocks = [], []
     for repeat in range(repeats):
-        more_tasks, more_blocks = study_blocks(names, repeat, rows)
+        draws = [_Drawn(name, repeat, rows) for name in names]
+        more_tasks, more_blocks = study_blocks(draws, CHOICES, repeat)
         tasks += more_tasks
         blocks += more_blocks
     records = run(tasks, cells, everywhere, n_jobs=n_jobs, progress=progress) if everywhere else {}
