@@ -17,6 +17,7 @@ ORDER = (
     "parts",
     "threads",
     "_jit",
+    "tiles",
     "kernels",
     "smo",
     "panels",

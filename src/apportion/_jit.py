@@ -13,6 +13,7 @@ from numba.extending import intrinsic
 
 # sums may be reordered and vectorised; callers let no NaN or infinity in
 VECTOR_MATH = {"contract", "reassoc", "nsz", "nnan", "ninf", "arcp"}
+FAST = ("fast",)  # the same where LLVM's code is written by hand
 
 
 def jit(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -40,7 +41,7 @@ def _llvm_binary(name: str) -> Any:
             call = builder.module.declare_intrinsic(
                 f"llvm.{name}", (real,), ir.FunctionType(real, [real, real])
             )
-            return builder.call(call, args, fastmath=("fast",))
+            return builder.call(call, args, fastmath=FAST)
 
         kind = types.float32 if single else types.float64
         return kind(kind, kind), code
@@ -119,7 +120,7 @@ def _csr_row_loop(body: Callable[..., None]) -> Any:
 
 
 def _multiply_add(builder: Any, a: Any, b: Any, c: Any) -> Any:
-    return builder.fadd(builder.fmul(a, b, flags=("fast",)), c, flags=("fast",))
+    return builder.fadd(builder.fmul(a, b, flags=FAST), c, flags=FAST)
 
 
 def _dot(builder: Any, x: Any, line: Any, held: Any) -> None:

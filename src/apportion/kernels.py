@@ -3,7 +3,7 @@
 Three sources share one interface: `n`, `diagonal()`, `block(rows, cols)`, `blocks(rows, cols)` (the same, some rows at a time),
 `take(index)` (the same kernel on some of the examples):
 
-    Points       dense data; rbf, linear, poly and sigmoid are one matrix product and one elementwise function, laplacian a loop
+    Points       dense data: products or distances of the examples, and a function of these
     Pairwise     sparse data and callables, through scikit-learn's pairwise_kernels
     Precomputed  the user's own kernel matrix
 
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -21,13 +22,13 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.metrics.pairwise import pairwise_kernels
 
-from ._jit import fmax, jit
+from .tiles import fill, pack
 
 Block = NDArray[Any]
 Index = Any  # integer array or slice
 
 # of a tile, which is computed and used while it stays in the second-level cache
-ROWS, COLUMNS = 240, 1000
+ROWS, COLUMNS = 240, 1024
 
 
 class Kernel(Protocol):
@@ -68,99 +69,47 @@ def _diagonal(kernel: Kernel) -> NDArray[np.float64]:
     return np.concatenate([np.diagonal(kernel.block(p, p)) for p in parts]).astype(float)
 
 
-@jit
-def _laplacian(left, right_t, out):
-    """out[i, c] = exp(-sum_t |left[i, t] - right_t[t, c]|); four rows at a time share each load of a column."""
-    rows, d = left.shape
-    cols = right_t.shape[1]
-    for i in range(0, rows - 3, 4):
-        o0, o1, o2, o3 = out[i], out[i + 1], out[i + 2], out[i + 3]
-        for c in range(cols):
-            o0[c] = o1[c] = o2[c] = o3[c] = 0.0
-        for t in range(d):
-            v = right_t[t]
-            x0, x1, x2, x3 = left[i, t], left[i + 1, t], left[i + 2, t], left[i + 3, t]
-            for c in range(cols):
-                o0[c] -= abs(x0 - v[c])
-                o1[c] -= abs(x1 - v[c])
-                o2[c] -= abs(x2 - v[c])
-                o3[c] -= abs(x3 - v[c])
-    for i in range(rows - rows % 4, rows):
-        o0 = out[i]
-        for c in range(cols):
-            o0[c] = 0.0
-        for t in range(d):
-            v = right_t[t]
-            x0 = left[i, t]
-            for c in range(cols):
-                o0[c] -= abs(x0 - v[c])
+@dataclass(frozen=True)
+class Form:
+    """A kernel of two examples x, z: function(x . z), or function(-|x - z|_1); the function changes a block in place."""
+
+    distances: bool = False
+    function: Callable[[Block], Any] | None = None
+
+    def __call__(self, left: Block, packed: Block, out: Block) -> Block:
+        """out (m, n), the kernel of left (m, d) with the first n columns of `packed`."""
+        at_once = self.function is exp and out.dtype == np.float32
+        fill(left, packed, out, self.distances, True if at_once else None)
+        if self.function is not None and not at_once:
+            self.function(out)
+        return out
 
 
-@jit
-def _exp_single(x):
-    """exp of float32 numbers <= 0, in place, to 5e-7 of itself: 2^n (1 + r + .. + r^6 / 720) with |r| <= log(2) / 2.
-
-    Much faster than numpy's: with few features a fit would else spend most of its time there.
-    """
-    for i in range(x.size):
-        v = fmax(x[i], np.float32(-87.0))  # less is no normal number; exp is then 2e-38 at most
-        n = np.int32(v * np.float32(1.44269504) - np.float32(0.5))  # to the nearest: v is not positive
-        r = v - np.float32(n) * np.float32(0.69314718)
-        p = np.float32(1 / 720) * r + np.float32(1 / 120)
-        p = p * r + np.float32(1 / 24)
-        p = p * r + np.float32(1 / 6)
-        p = p * r + np.float32(0.5)
-        p = p * r + np.float32(1.0)
-        p = p * r + np.float32(1.0)
-        bits = np.float32(p).view(np.int32) + (n << np.int32(23))  # n more in the exponent: times 2^n
-        x[i] = np.int32(bits).view(np.float32)
+def exp(x: Block) -> None:
+    np.exp(x, out=x)
 
 
-def _exp(x: Block) -> Block:
-    """In place, of numbers <= 0 up to rounding."""
-    if x.dtype == np.float32:
-        _exp_single(x.reshape(-1))
-        return x
-    return np.exp(x, out=x)
-
-
-def _product(left: Block, right: Block, out: Block | None = None) -> Block:
-    return np.matmul(left, right.T, out=out)
-
-
-def _exp_of_product(left: Block, right: Block, out: Block | None = None) -> Block:
-    return _exp(np.matmul(left, right.T, out=out))
-
-
-def _exp_of_distance(left: Block, right: Block, out: Block | None = None) -> Block:
-    out = np.empty((len(left), len(right)), left.dtype) if out is None else out
-    _laplacian(left, np.ascontiguousarray(right.T), out)
-    return _exp(out)
-
-
-@dataclass
+@dataclass(frozen=True)
 class Powers:
-    """(left . right + coef0) ** degree"""
+    """(x . z + coef0) ** degree"""
 
     coef0: float
     degree: float
 
-    def __call__(self, left: Block, right: Block, out: Block | None = None) -> Block:
-        out = np.matmul(left, right.T, out=out)
-        out += left.dtype.type(self.coef0)
-        return np.power(out, left.dtype.type(self.degree), out=out)
+    def __call__(self, x: Block) -> None:
+        x += x.dtype.type(self.coef0)
+        np.power(x, x.dtype.type(self.degree), out=x)
 
 
-@dataclass
+@dataclass(frozen=True)
 class Sigmoid:
-    """tanh(left . right + coef0)"""
+    """tanh(x . z + coef0)"""
 
     coef0: float
 
-    def __call__(self, left: Block, right: Block, out: Block | None = None) -> Block:
-        out = np.matmul(left, right.T, out=out)
-        out += left.dtype.type(self.coef0)
-        return np.tanh(out, out=out)
+    def __call__(self, x: Block) -> None:
+        x += x.dtype.type(self.coef0)
+        np.tanh(x, out=x)
 
 
 def _rows(data: Block, index: Index) -> Block:
@@ -170,37 +119,52 @@ def _rows(data: Block, index: Index) -> Block:
 
 @dataclass
 class Points:
-    """Dense examples; K[i, j] = evaluate(left[i], right[j])."""
+    """Dense examples; K[i, j] = form(left[i], right[j])."""
 
     left: Block  # (n, d')
     right: Block  # (n, d')
-    evaluate: Callable[..., Block]  # (left, right, out)
+    form: Form
     n: int = field(init=False)
     dtype: Any = field(init=False)
 
     def __post_init__(self) -> None:
         self.n, self.dtype = len(self.left), self.left.dtype
 
+    @cached_property
+    def packed(self) -> Block:
+        return pack(self.right)
+
+    def _columns(self, cols: Index) -> tuple[Block, int]:
+        """The packed columns, and how many they are."""
+        if isinstance(cols, slice):
+            start, stop, _ = cols.indices(self.n)
+            first, rest = divmod(start, self.packed.shape[2])
+            if not rest:
+                return self.packed[first:], stop - start
+            cols = np.arange(start, stop)
+        return pack(self.right, cols), len(cols)
+
     def diagonal(self) -> NDArray[np.float64]:
-        radial = self.evaluate in (_exp_of_product, _exp_of_distance)
-        return np.ones(self.n) if radial else _diagonal(self)
+        return np.ones(self.n) if self.form.function is exp else _diagonal(self)
 
     def block(self, rows: Index, cols: Index) -> Block:
-        return self.evaluate(_rows(self.left, rows), _rows(self.right, cols))
+        left = _rows(self.left, rows)
+        packed, width = self._columns(cols)
+        return self.form(left, packed, np.empty((len(left), width), self.dtype))
 
     def blocks(
         self, rows: NDArray[np.intp], cols: Index, out: Block | None = None
     ) -> Iterator[tuple[slice, Block]]:
-        right = np.asfortranarray(self.right[cols])  # so that its transpose lies in the order of the product
+        packed, width = self._columns(cols)
         # memory that is in cache already costs far less than new
-        buffer = np.empty((min(ROWS, len(rows)) if out is None else 0, len(right)), self.dtype)
+        buffer = np.empty((min(ROWS, len(rows)) if out is None else 0, width), self.dtype)
         for start in range(0, len(rows), ROWS):
             at = slice(start, start + ROWS)
             left = self.left.take(rows[at], axis=0)
-            yield at, self.evaluate(left, right, buffer[: len(left)] if out is None else out[at])
+            yield at, self.form(left, packed, buffer[: len(left)] if out is None else out[at])
 
     def take(self, index: NDArray[np.intp]) -> Points:
-        return Points(_rows(self.left, index), _rows(self.right, index), self.evaluate)
+        return Points(_rows(self.left, index), _rows(self.right, index), self.form)
 
 
 @dataclass
@@ -284,42 +248,55 @@ class Remembered:
     """Whole kernel rows kept in at most `megabytes` of memory; when it is full, rows that are not asked for make room.
 
     They are kept in tiles of `COLUMNS` columns, so that what is read together lies together. `reserve(rows)` finds room, then
-    `fill(new, cols)` computes them for the columns of a tile, from any thread; all are to be filled before the next `reserve`.
+    `fill(rows, cols)` computes the blocks of a tile and keeps them, from any thread, all of them before the next `reserve`.
     """
 
     def __init__(self, source: Kernel, megabytes: float) -> None:
         self.source, self.megabytes, self.n, self.dtype = source, megabytes, source.n, source.dtype
         row = self.n * np.dtype(self.dtype).itemsize
         self.capacity = int(min(self.n, megabytes * 2**20 // max(row, 1)))
-        widths = [min(COLUMNS, self.n - start) for start in range(0, self.n, COLUMNS)]
-        # they take memory as they are written to
-        self._tiles = [np.empty((self.capacity, width), self.dtype) for width in widths]
+        # takes memory as it is written to, in one piece: the system then hands it out in large pages
+        memory = np.empty(self.capacity * self.n, self.dtype)
+        widths = [(start, min(COLUMNS, self.n - start)) for start in range(0, self.n, COLUMNS)]
+        self._tiles = [
+            memory[self.capacity * start :][: self.capacity * width].reshape(self.capacity, width)
+            for start, width in widths
+        ]
         self.slot = np.full(self.n, -1)  # example -> where its row is kept
         self._owner = np.full(self.capacity, -1)  # slot -> example
 
-    def reserve(self, rows: NDArray[np.intp]) -> NDArray[np.intp]:
-        """Those of `rows` that now have a slot and are to be filled."""
+    def reserve(self, rows: NDArray[np.intp]) -> None:
+        """A slot for each of `rows`, or for as many as there is room for; those that have one keep it."""
         known = self.slot[rows] >= 0
         missing = rows[~known]
         wanted = np.zeros(self.n, bool)
         wanted[rows[known]] = True
-        free = np.flatnonzero((self._owner < 0) | ~wanted[self._owner])[: len(missing)]
+        empty, idle = self._owner < 0, ~wanted[self._owner]
+        free = np.flatnonzero(empty)[: len(missing)]
+        if len(free) < len(missing):
+            free = np.append(free, np.flatnonzero(idle & ~empty)[: len(missing) - len(free)])
         evicted = self._owner[free]
         self.slot[evicted[evicted >= 0]] = -1
         new = missing[: len(free)]
         self.slot[new], self._owner[free] = free, new
-        return new
 
-    def fill(self, new: NDArray[np.intp], cols: slice) -> Block:
-        """The tile of `cols`: row slot[i] holds example i."""
-        tile, slots = self._tiles[cols.start // COLUMNS], self.slot[new]
-        if len(new) and np.all(np.diff(slots) == 1):  # room in one piece, as there is until the cache is full
-            for _ in self.source.blocks(new, cols, tile[slots[0] : slots[-1] + 1]):
-                pass
-        else:
-            for at, block in self.source.blocks(new, cols):
-                tile[slots[at]] = block
-        return tile
+    def tile(self, cols: slice) -> Block:
+        """What is kept of the columns: row slot[i] holds example i."""
+        return self._tiles[cols.start // COLUMNS]
+
+    def fill(self, rows: NDArray[np.intp], cols: slice) -> Iterator[tuple[slice, Block]]:
+        """The blocks of a tile of columns; of the rows that have a slot they are kept there."""
+        tile, slots = self.tile(cols), self.slot[rows]
+        for start in range(0, len(rows), ROWS):
+            at = slice(start, min(start + ROWS, len(rows)))
+            places = slots[at]
+            # room in one piece, as there is until the cache is full
+            whole = places[0] >= 0 and bool(np.all(np.diff(places) == 1))
+            room = tile[places[0] : places[-1] + 1] if whole else None
+            ((_, block),) = self.source.blocks(rows[at], cols, room)
+            if not whole:
+                tile[places[places >= 0]] = block[places >= 0]
+            yield at, block
 
     def diagonal(self) -> NDArray[np.float64]:
         return self.source.diagonal()
@@ -339,10 +316,10 @@ class Remembered:
 # ---------------------------------------------------------------- from parameters to a source
 
 
-def kernel_function(
+def kernel_form(
     kernel: str, gamma: float, degree: float, coef0: float, left: Block, right: Block | None = None
-) -> tuple[Block, Block, Callable[..., Block]]:
-    """(left', right', evaluate) with K = evaluate(left', right') for dense `left`, `right` of one dtype.
+) -> tuple[Block, Block, Form]:
+    """(left', right', form) with K = form(left', right') for dense `left`, `right` of one dtype.
 
     rbf: exp(-g |x - z|^2) = exp([sqrt(2g) x, -g |x|^2, 1] . [sqrt(2g) z, 1, -g |z|^2]): with two more columns the exponent is a
     product.
@@ -350,13 +327,13 @@ def kernel_function(
     right = left if right is None else right
     real = left.dtype.type
     if kernel == "linear":
-        return left, right, _product
+        return left, right, Form()
     if kernel == "laplacian":
-        return real(gamma) * left, real(gamma) * right, _exp_of_distance
+        return real(gamma) * left, real(gamma) * right, Form(distances=True, function=exp)
     if kernel == "poly":
-        return real(gamma) * left, right, Powers(coef0, degree)
+        return real(gamma) * left, right, Form(function=Powers(coef0, degree))
     if kernel == "sigmoid":
-        return real(gamma) * left, right, Sigmoid(coef0)
+        return real(gamma) * left, right, Form(function=Sigmoid(coef0))
 
     def augmented(Z: Block, square_first: bool) -> Block:
         out = np.empty((len(Z), Z.shape[1] + 2), Z.dtype)
@@ -366,7 +343,7 @@ def kernel_function(
         out[:, -1] = 1 if square_first else square
         return out
 
-    return augmented(left, True), augmented(right, False), _exp_of_product
+    return augmented(left, True), augmented(right, False), Form(function=exp)
 
 
 def make_kernel(
@@ -389,14 +366,14 @@ def make_kernel(
         return Remembered(Pairwise(X, kernel, params, dtype), cache_size)
     if kernel in ("rbf", "laplacian"):
         X = X - X.mean(axis=0)  # both depend on differences only; centred data lose fewer digits
-    points = Points(*kernel_function(kernel, gamma, degree, coef0, np.ascontiguousarray(X, dtype=dtype)))
+    points = Points(*kernel_form(kernel, gamma, degree, coef0, np.ascontiguousarray(X, dtype=dtype)))
     # else a value is computed as fast as it is fetched from memory
     dear = kernel == "laplacian" or X.shape[1] > 24
     return Remembered(points, cache_size) if dear else points
 
 
 def cross_kernel(
-    support: Any, kernel: Any, gamma: float, degree: float, coef0: float, dtype: Any = np.float64
+    support: Any, kernel: Any, gamma: float, degree: float = 3, coef0: float = 0.0, dtype: Any = np.float64
 ) -> Callable[[Any], Block]:
     """The function X -> K(X, support), for blocks of new examples."""
     if callable(kernel) or sparse.issparse(support):
@@ -404,14 +381,13 @@ def cross_kernel(
         pairs = Pairwise(support, kernel, params, dtype)
         return pairs.against
     centre = support.mean(axis=0) if kernel in ("rbf", "laplacian") and len(support) else 0.0
-    _, right, evaluate = kernel_function(
-        kernel, gamma, degree, coef0, np.asarray(support - centre, dtype=dtype)
-    )
+    _, right, form = kernel_form(kernel, gamma, degree, coef0, np.asarray(support - centre, dtype=dtype))
+    packed = pack(right)
 
     def block(X: Any) -> Block:
         X = X.toarray() if sparse.issparse(X) else X
-        left, _, _ = kernel_function(kernel, gamma, degree, coef0, np.asarray(X - centre, dtype=dtype))
-        return evaluate(left, right)
+        left, _, _ = kernel_form(kernel, gamma, degree, coef0, np.ascontiguousarray(X - centre, dtype=dtype))
+        return form(left, packed, np.empty((len(left), len(right)), dtype))
 
     return block
 

@@ -91,24 +91,22 @@ def _apply(step, block, places, width, E, outputs, start):
 def panel(kernel: Kernel, rows: Members, step: Array, outputs: Members, E: Array, each: Each) -> None:
     """E[outputs] -= step @ K[rows], tile by tile; each kernel value is computed, or read from the cache, once for all outputs."""
     step = step.astype(kernel.dtype)
-    cache = kernel if isinstance(kernel, Remembered) else None
-    new = kept = np.empty(0, np.intp)
-    if cache is not None:
-        new = cache.reserve(rows)
-        kept = cache.slot[rows]
-        order = np.argsort(kept < 0, kind="stable")  # what the cache holds comes first
-        rows, step, kept = rows[order], step.take(order, axis=1), kept[kept >= 0]
-    places = np.arange(ROWS)
+    blocks: Any = kernel.blocks
+    known = np.empty(0, np.intp)  # slots of the rows that the cache held before
+    if isinstance(kernel, Remembered):
+        known, blocks, tile = kernel.slot[rows], kernel.fill, kernel.tile
+        order = np.argsort(known < 0, kind="stable")  # these come first
+        rows, step, known = rows[order], step.take(order, axis=1), known[known >= 0]
+        kernel.reserve(rows)
+    places, new = np.arange(ROWS), rows[len(known) :]
 
     def one(start: int) -> None:
         cols = slice(start, min(start + COLUMNS, kernel.n))
         width = cols.stop - start
-        if cache is not None:
-            tile = cache.fill(new, cols)
-            for r in range(0, len(kept), ROWS):
-                slots = kept[r : r + ROWS]
-                _apply(step[:, r : r + len(slots)], tile, slots, width, E, outputs, start)
-        for at, block in kernel.blocks(rows[len(kept) :], cols):
-            _apply(step[:, len(kept) :][:, at], block, places[: len(block)], width, E, outputs, start)
+        for r in range(0, len(known), ROWS):
+            slots = known[r : r + ROWS]
+            _apply(step[:, r : r + len(slots)], tile(cols), slots, width, E, outputs, start)
+        for at, block in blocks(new, cols):  # used while it is in the processor's cache
+            _apply(step[:, len(known) :][:, at], block, places[: len(block)], width, E, outputs, start)
 
     list(each(one, range(0, kernel.n, COLUMNS)))

@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import TransformerMixin
-from sklearn.metrics.pairwise import euclidean_distances, manhattan_distances
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, QuantileTransformer, StandardScaler
 
@@ -88,13 +87,10 @@ def kernel_matrices(choice: KernelChoice, train: Any, test: Any) -> tuple[Array,
     if choice.kernel == "linear":
         products = (train @ train.T, test @ train.T)
         return tuple(np.asarray(p.toarray() if sparse.issparse(p) else p, dtype=float) for p in products)  # type: ignore[return-value]
-    if choice.kernel == "rbf":
-        distances = (euclidean_distances(train, squared=True), euclidean_distances(test, train, squared=True))
-    else:
-        distances = (manhattan_distances(train), manhattan_distances(test, train))
-    for D in distances:
-        np.exp(np.multiply(D, -float(choice.gamma or 0.0), out=D), out=D)
-    return distances
+    from .kernels import cross_kernel  # brings numba
+
+    kernel = cross_kernel(train, choice.kernel, choice.gamma or 0.0)
+    return kernel(train), kernel(test)
 
 
 def class_scores(table: LossTable, raw: Array) -> Array:
