@@ -53,18 +53,21 @@ fmax = _llvm_binary("maxnum")
 fmin = _llvm_binary("minnum")
 
 
+# Loops over a part of an array go from a to z, two numpy.uintp: a slice would be counted in and out, which costs as much as the
+# loop, and an index that may be negative makes no vector code.
+
 # not the largest int32: LLVM then sees a search for the first index, and makes no vector code of it
 NOWHERE = 2**30
 
 
 @jit
-def first_from(values, least):
-    """The first t with values_t >= least, in vector code: no way out of the loop."""
+def first_from(values, least, a, z):
+    """The first t in a .. z - 1 with values_t >= least, in vector code: no way out of the loop."""
     first = np.int32(NOWHERE)
-    for t in range(values.size):
+    for t in range(a, z):
         here = np.int32(t) if values[t] >= least else np.int32(NOWHERE)
         first = here if here < first else first
-    return first
+    return np.intp(first)
 
 
 @intrinsic

@@ -335,15 +335,17 @@ def kernel_form(
     if kernel == "sigmoid":
         return real(gamma) * left, right, Form(function=Sigmoid(coef0))
 
-    def augmented(Z: Block, square_first: bool) -> Block:
+    def augmented(Z: Block) -> Block:
         out = np.empty((len(Z), Z.shape[1] + 2), Z.dtype)
         np.multiply(Z, real(np.sqrt(2 * gamma)), out=out[:, :-2])
-        square = -gamma * np.einsum("ij,ij->i", Z, Z, dtype=np.float64)
-        out[:, -2] = square if square_first else 1
-        out[:, -1] = 1 if square_first else square
+        out[:, -2] = -gamma * np.einsum("ij,ij->i", Z, Z, dtype=np.float64)
+        out[:, -1] = 1
         return out
 
-    return augmented(left, True), augmented(right, False), Form(function=exp)
+    first = augmented(left)
+    second = first.copy() if right is left else augmented(right)
+    second[:, -2:] = second[:, [-1, -2]]
+    return first, second, Form(function=exp)
 
 
 def make_kernel(

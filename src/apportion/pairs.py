@@ -39,56 +39,59 @@ def _both(v, w, H, L, q, room_d, room_e):
 
 
 @jit
-def _read(base, scale, example, p, first, q, second, floor, ceiling, z):
-    """z = base - scale (p first + q second)[example]; returns the largest |z| of the variables that can follow it."""
-    largest = z.dtype.type(0.0)
-    for t in range(z.size):
-        new = base[t] - scale[t] * (p * first[example[t]] + q * second[example[t]])
-        z[t] = new
+def _read(base, scale, example, p, first, q, second, total, floor, ceiling, a, z, now):
+    """now = base - scale (p total[first] + q total[second])[example] from a to z.
+
+    Returns the largest |now| of the variables that can follow it.
+    """
+    largest = now.dtype.type(0.0)
+    for t in range(a, z):
+        new = base[t] - scale[t] * (p * total[first, example[t]] + q * total[second, example[t]])
+        now[t] = new
         new = fmin(fmax(new, floor[t]), ceiling[t])
         largest = fmax(largest, fmax(new, -new))
     return largest
 
 
 @jit
-def _gains(z, floor, ceiling, row, h, share, length, loss, gains):
+def _gains(now, floor, ceiling, row, h, share, length, loss, a, z, gains):
     """gains = (w - q v / H)^2 / (L / H - (q / H)^2), zero where the second step would leave its bounds; returns the largest.
 
     share * row = q v / H, loss * row^2 = (q / H)^2, length * h = L / H.
     """
     best, least = gains.dtype.type(0.0), gains.dtype.type(ALIKE)
-    for t in range(z.size):
-        gains[t] = fmin(fmax(z[t] - share * row[t], floor[t]), ceiling[t])
-    for t in range(z.size):
+    for t in range(a, z):
+        gains[t] = fmin(fmax(now[t] - share * row[t], floor[t]), ceiling[t])
+    for t in range(a, z):
         gains[t] *= gains[t] / fmax(length * h[t] - loss * (row[t] * row[t]), least)
         best = fmax(best, gains[t])
     return best
 
 
 @jit
-def _first_gradient(z, floor, ceiling, least):
+def _first_gradient(now, floor, ceiling, least, a, z):
     """The first variable that can follow a gradient of at least that size; as first_from."""
     first = np.int32(NOWHERE)
-    for t in range(z.size):
-        free = fmin(fmax(z[t], floor[t]), ceiling[t])
+    for t in range(a, z):
+        free = fmin(fmax(now[t], floor[t]), ceiling[t])
         here = np.int32(t) if fmax(free, -free) >= least else np.int32(NOWHERE)
         first = here if here < first else first
-    return first
+    return np.intp(first)
 
 
 @jit
-def _gather(row, example, scale, out):
-    for t in range(out.size):
-        out[t] = scale[t] * row[example[t]]
+def _gather(K, i, example, scale, a, z, out):
+    for t in range(a, z):
+        out[t] = scale[t] * K[i, example[t]]
 
 
 @jit
-def _add(first, second, p, q, d, row, e, other):
-    """first += p (d row + e other), second += q (d row + e other)."""
-    for t in range(first.size):
-        change = d * row[t] + e * other[t]
-        first[t] += p * change
-        second[t] += q * change
+def _add(total, first, second, p, q, K, i, d, j, e):
+    """total[first] += p (d K[i] + e K[j]), total[second] += q (d K[i] + e K[j])."""
+    for t in range(len(K)):
+        change = d * K[i, t] + e * K[j, t]
+        total[first, t] += p * change
+        total[second, t] += q * change
 
 
 @jit
@@ -157,29 +160,28 @@ def solve_pairs(
     line, quiet, steps = -1, 0, 0
     while quiet < lines and steps < max_steps:
         line = line + 1 if line + 1 < lines else 0
-        s, t = starts[line], starts[line + 1]
-        here, side, base, most = example[s:t], scale[s:t], z[s:t], step(0.0)
+        s, t, most = np.uintp(starts[line]), np.uintp(starts[line + 1]), step(0.0)
         for r in range(0, sums.shape[1], 2):
             p, q = step(read[line, r]), step(read[line, r + 1])
-            one, two = total[sums[line, r]], total[sums[line, r + 1]]
-            most = _read(base, side, here, p, one, q, two, floor[s:t], ceiling[s:t], now[s:t])
-            base = now[s:t]
+            one, two = sums[line, r], sums[line, r + 1]
+            base = z if r == 0 else now
+            most = _read(base, scale, example, p, one, q, two, total, floor, ceiling, s, t, now)
         if most <= eps:
             quiet += 1
             continue
         quiet = 0
         steps += 1
-        i = s + _first_gradient(now[s:t], floor[s:t], ceiling[s:t], most)
+        i = _first_gradient(now, floor, ceiling, most, s, t)
         v, H, length = now[i], max(h[i], real(TINY)), scale[i] * square[line]
         floor[i], ceiling[i] = 0.0, 0.0  # not its own partner
-        _gather(K[example[i]], here, side, row[s:t])
-        part = now[s:t], floor[s:t], ceiling[s:t], row[s:t], h[s:t]
-        best = _gains(*part, real(length * v / H), real(1.0 / H), real((length / H) ** 2), gains[s:t])
+        _gather(K, example[i], example, scale, s, t, row)
+        rates = real(length * v / H), real(1.0 / H), real((length / H) ** 2)
+        best = _gains(now, floor, ceiling, row, h, *rates, s, t, gains)
         side_i = 1.0 if v > 0.0 else -1.0
         room_i = a[source[i]] if v > 0.0 else a[target[i]]
         d, e, j = min(abs(v) / H, room_i), 0.0, i
         if best > 0.0:
-            other = s + first_from(gains[s:t], best)
+            other = first_from(gains, best, s, t)
             if owner[other] != owner[i]:
                 j = other
                 w, L, q = now[j], max(h[j], real(TINY)), length * row[j]
@@ -194,6 +196,5 @@ def solve_pairs(
         d, e = d * scale[i], e * scale[j]
         for r in range(0, sums.shape[1], 2):
             p, q = step(write[line, r]), step(write[line, r + 1])
-            one, two = total[sums[line, r]], total[sums[line, r + 1]]
-            _add(one, two, p, q, step(d), K[example[i]], step(e), K[example[j]])
+            _add(total, sums[line, r], sums[line, r + 1], p, q, K, example[i], step(d), example[j], step(e))
     return steps

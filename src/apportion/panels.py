@@ -45,44 +45,33 @@ def precision(K: NDArray[Any], gradient: Array, eps: float) -> Any:
 
 
 @jit
-def _axpy4(total, v0, v1, v2, v3, p0, p1, p2, p3):
+def _add4(total, block, p0, p1, p2, p3, v0, v1, v2, v3):
+    """total += v0 block[p0] + .. + v3 block[p3]"""
     for c in range(total.size):
-        total[c] += v0 * p0[c] + v1 * p1[c] + v2 * p2[c] + v3 * p3[c]
+        total[c] += v0 * block[p0, c] + v1 * block[p1, c] + v2 * block[p2, c] + v3 * block[p3, c]
 
 
 @jit
-def _axpy(total, v, p):
-    for c in range(total.size):
-        total[c] += v * p[c]
-
-
-@jit
-def _apply(step, block, places, width, E, outputs, start):
-    """E[outputs, start : start + width] -= step @ block[places, :width].
+def _apply(step, block, places, E, outputs, start):
+    """E[outputs, start:] -= step @ block[places], as wide as the block.
 
     Zeros of step are skipped: an output changes few of the rows.
     """
+    width = block.shape[1]
     total = np.empty(width)  # float32 blocks are summed up in double, four rows at a time
-    changed = np.empty(places.size, np.int64)
+    changed, v = np.empty(places.size + 3, places.dtype), np.empty(places.size + 3, step.dtype)
     for r in range(outputs.size):
-        v, count = step[r], 0
-        for q in range(v.size):
-            if v[q] != 0.0:
-                changed[count] = q
-                count += 1
+        count = 0
+        for q in range(places.size):
+            changed[count], v[count] = places[q], step[r, q]
+            count += step[r, q] != 0.0
         if count == 0:
             continue
+        changed[count : count + 3], v[count : count + 3] = changed[0], 0.0  # the last four rows are four
         total[:] = 0.0
-        q = 0
-        while q + 4 <= count:
-            q0, q1, q2, q3 = changed[q], changed[q + 1], changed[q + 2], changed[q + 3]
-            k0, k1 = block[places[q0], :width], block[places[q1], :width]
-            k2, k3 = block[places[q2], :width], block[places[q3], :width]
-            _axpy4(total, v[q0], v[q1], v[q2], v[q3], k0, k1, k2, k3)
-            q += 4
-        while q < count:
-            _axpy(total, v[changed[q]], block[places[changed[q]], :width])
-            q += 1
+        for q in range(0, count, 4):
+            p0, p1, p2, p3 = changed[q], changed[q + 1], changed[q + 2], changed[q + 3]
+            _add4(total, block, p0, p1, p2, p3, v[q], v[q + 1], v[q + 2], v[q + 3])
         target = E[outputs[r], start : start + width]
         for c in range(width):
             target[c] -= total[c]
@@ -102,11 +91,10 @@ def panel(kernel: Kernel, rows: Members, step: Array, outputs: Members, E: Array
 
     def one(start: int) -> None:
         cols = slice(start, min(start + COLUMNS, kernel.n))
-        width = cols.stop - start
         for r in range(0, len(known), ROWS):
             slots = known[r : r + ROWS]
-            _apply(step[:, r : r + len(slots)], tile(cols), slots, width, E, outputs, start)
+            _apply(step[:, r : r + len(slots)], tile(cols), slots, E, outputs, start)
         for at, block in blocks(new, cols):  # used while it is in the processor's cache
-            _apply(step[:, len(known) :][:, at], block, places[: len(block)], width, E, outputs, start)
+            _apply(step[:, len(known) :][:, at], block, places[: len(block)], E, outputs, start)
 
     list(each(one, range(0, kernel.n, COLUMNS)))
