@@ -356,6 +356,8 @@ def test_page_of_the_study():
     assert methods == ["apportioned", "csovo", "csova2", "forest"]
     costs, names = large_tables.blocks(entries, methods)
     assert costs.shape == (36, 4) and names[0] == ("a", 2.0, "random")
+    by_data = large_tables.blocks(entries, methods, ("data",))[0]
+    assert f"the mean cost would be {by_data.min(axis=1).mean():.4f}: " in text
     first = [e["cost"]["csovo"] for e in entries if (e["data"], e["ratio"], e["dear"]) == names[0]]
     assert costs[0, 1] == pytest.approx(np.mean(first)) and len(first) == 2
     del entries[0]["cost"]["forest"]  # a block that lacks a method is left out
