@@ -96,6 +96,16 @@ def test_what_is_new_is_computed(finished, tmp_path):
     assert len(copy.read()) == size + 2
 
 
+def test_finished_cells_of_a_method_whose_package_is_gone_are_kept(tmp_path, monkeypatch):
+    """A table made anew where the package is not installed must not lose the method without a word."""
+    cells, tasks = Cells(tmp_path / "cells.jsonl"), tasks_for(iris(), [COSTS], Splits(folds=2), 1)
+    method = Method("reduction", "Reduction", METHODS["logistic"].train, needs="numpy")
+    first = run(tasks[:1], cells, (method,))
+    gone = replace(method, needs="no_such_package")
+    assert run(tasks, cells, (gone,)) == first and len(cells.read()) == 1
+    assert not cells.errors()
+
+
 def test_a_cut_off_line_costs_one_cell(finished, tmp_path):
     cells, tasks, records = finished
     broken = tmp_path / "cells.jsonl"
@@ -183,6 +193,24 @@ def test_kill_9_loses_nothing_and_repeats_nothing(tmp_path):
     same = ("cost", "confusion", "params", "inner_cost")
     for key, record in Cells(killed).read().items():
         assert [record[name] for name in same] == [undisturbed[key][name] for name in same]
+
+
+def test_kill_9_of_the_run_alone_stops_its_processes(tmp_path):
+    """Those it has started finish the cell they are at and begin no other, which the next run would compute as well."""
+    data = iris()
+    script, rows, killed = tmp_path / "script.py", tmp_path / "rows.npz", tmp_path / "killed.jsonl"
+    script.write_text(SCRIPT)
+    np.savez(rows, X=data.X, y=data.y)
+    process = subprocess.Popen(
+        [sys.executable, str(script), str(rows), str(killed)], stderr=subprocess.DEVNULL
+    )
+    while process.poll() is None and not (killed.exists() and killed.read_bytes().count(b"\n") >= 4):
+        time.sleep(0.01)
+    process.kill()
+    process.wait(60)
+    seen = killed.read_bytes().count(b"\n")
+    time.sleep(2)
+    assert seen < 40 and killed.read_bytes().count(b"\n") <= seen + 2  # two processes
 
 
 def test_bad_input(tmp_path):
