@@ -223,6 +223,8 @@ def test_bad_input(tmp_path):
         ValueError, match=r"the rarest class of iris has 25 rows; with 30 folds it needs more than 30"
     ):
         tasks_for(data, [None], Splits(folds=30), 1)
+    with pytest.raises(ValueError, match=r"has 3 rows; with 2 folds it needs more than 3"):
+        tasks_for(Data("iris", data.X[22:50], data.y[22:50]), [None], Splits(folds=2), 1)
     with pytest.raises(ValueError, match="iris has one class only"):
         tasks_for(Data("iris", data.X[:20], data.y[:20]), [None], Splits(folds=2), 1)
     with pytest.raises(ValueError, match="repeats=0 must be at least 1"):
@@ -438,6 +440,9 @@ def test_command_compare(command, patients, tmp_path):
         row.partition(",")[0] for row in files["csv"].read_text().splitlines()[1:]
     ]
     assert found["costs"] == [5, 1] and found["methods"][0]["p"] is None
+    elsewhere = patients.parent / ".." / patients.parent.name / patients.name  # the same file by another path
+    assert command(words[0], elsewhere, *words[2:], "--json").exit_code == 0
+    assert (tmp_path / "cells.jsonl").stat().st_size == size
 
 
 def test_command_compare_lists_its_methods_and_names_mistakes(command, patients):

@@ -348,7 +348,7 @@ def _watched(cells: Cells, wanted: dict[str, None], progress: Progress | None) -
 def tasks_for(data: Data, costs: Sequence[Any], splits: Splits, repeats: int) -> list[Task]:
     """All splits of one data set."""
     counts = np.unique(data.y, return_counts=True)[1]
-    least = max(splits.folds, 2)
+    least = max(splits.folds, 3)  # of three rows in two folds one would be left to train and tune on
     if len(counts) < 2:
         raise ValueError(f"{data.name} has one class only; there is nothing to tell apart.")
     if counts.min() <= least:
