@@ -394,6 +394,8 @@ def test_page_of_the_study():
     assert len(large_tables.blocks(entries, methods)[0]) == 35
     with pytest.raises(ValueError, match="the tables need results of ApportionedSVCCV"):
         large_tables.page_text([{**e, "cost": {"csovo": 1.0}} for e in entries])
+    with pytest.raises(ValueError, match="on all data sets, two at least"):
+        large_tables.page_text([e for e in entries if e["data"] == "a"])
 
 
 # ---------------------------------------------------------------- the commands
