@@ -96,6 +96,16 @@ def test_what_is_new_is_computed(finished, tmp_path):
     assert len(copy.read()) == size + 2
 
 
+def test_finished_cells_of_a_method_whose_package_is_gone_are_kept(tmp_path, monkeypatch):
+    """A table made anew where the package is not installed must not lose the method without a word."""
+    cells, tasks = Cells(tmp_path / "cells.jsonl"), tasks_for(iris(), [COSTS], Splits(folds=2), 1)
+    method = Method("reduction", "Reduction", METHODS["logistic"].train, needs="numpy")
+    first = run(tasks[:1], cells, (method,))
+    gone = replace(method, needs="no_such_package")
+    assert run(tasks, cells, (gone,)) == first and len(cells.read()) == 1
+    assert not cells.errors()
+
+
 def test_a_cut_off_line_costs_one_cell(finished, tmp_path):
     cells, tasks, records = finished
     broken = tmp_path / "cells.jsonl"
@@ -185,6 +195,24 @@ def test_kill_9_loses_nothing_and_repeats_nothing(tmp_path):
         assert [record[name] for name in same] == [undisturbed[key][name] for name in same]
 
 
+def test_kill_9_of_the_run_alone_stops_its_processes(tmp_path):
+    """Those it has started finish the cell they are at and begin no other, which the next run would compute as well."""
+    data = iris()
+    script, rows, killed = tmp_path / "script.py", tmp_path / "rows.npz", tmp_path / "killed.jsonl"
+    script.write_text(SCRIPT)
+    np.savez(rows, X=data.X, y=data.y)
+    process = subprocess.Popen(
+        [sys.executable, str(script), str(rows), str(killed)], stderr=subprocess.DEVNULL
+    )
+    while process.poll() is None and not (killed.exists() and killed.read_bytes().count(b"\n") >= 4):
+        time.sleep(0.01)
+    process.kill()
+    process.wait(60)
+    seen = killed.read_bytes().count(b"\n")
+    time.sleep(2)
+    assert seen < 40 and killed.read_bytes().count(b"\n") <= seen + 2  # two processes
+
+
 def test_bad_input(tmp_path):
     data = iris()
     with pytest.raises(ValueError, match=r"folds=0 must be at least 2"):
@@ -195,6 +223,8 @@ def test_bad_input(tmp_path):
         ValueError, match=r"the rarest class of iris has 25 rows; with 30 folds it needs more than 30"
     ):
         tasks_for(data, [None], Splits(folds=30), 1)
+    with pytest.raises(ValueError, match=r"has 3 rows; with 2 folds it needs more than 3"):
+        tasks_for(Data("iris", data.X[22:50], data.y[22:50]), [None], Splits(folds=2), 1)
     with pytest.raises(ValueError, match="iris has one class only"):
         tasks_for(Data("iris", data.X[:20], data.y[:20]), [None], Splits(folds=2), 1)
     with pytest.raises(ValueError, match="repeats=0 must be at least 1"):
@@ -364,6 +394,8 @@ def test_page_of_the_study():
     assert len(large_tables.blocks(entries, methods)[0]) == 35
     with pytest.raises(ValueError, match="the tables need results of ApportionedSVCCV"):
         large_tables.page_text([{**e, "cost": {"csovo": 1.0}} for e in entries])
+    with pytest.raises(ValueError, match="on all data sets, two at least"):
+        large_tables.page_text([e for e in entries if e["data"] == "a"])
 
 
 # ---------------------------------------------------------------- the commands
@@ -410,6 +442,9 @@ def test_command_compare(command, patients, tmp_path):
         row.partition(",")[0] for row in files["csv"].read_text().splitlines()[1:]
     ]
     assert found["costs"] == [5, 1] and found["methods"][0]["p"] is None
+    elsewhere = patients.parent / ".." / patients.parent.name / patients.name  # the same file by another path
+    assert command(words[0], elsewhere, *words[2:], "--json").exit_code == 0
+    assert (tmp_path / "cells.jsonl").stat().st_size == size
 
 
 def test_command_compare_lists_its_methods_and_names_mistakes(command, patients):

@@ -318,3 +318,6 @@ def test_openml_frames_become_tables(monkeypatch, tmp_path):
     assert table.X.tolist() == [[1.5, 1], [2, 0], [4, 1]] and table.categorical == (1,)
     assert table.y.tolist() == ["a", "b", "a"] and table.costs == {"a": 1, "b": 5}
     assert table.note == "1 of 4 rows with a missing value are left out." and "openml" in table.source
+    data.columns = ["target", "colour"]  # the name of a column is no reason to take it for the class
+    table = load_openml("things", 2)
+    assert table.X.tolist() == [[1.5, 1], [2, 0], [4, 1]] and table.y.tolist() == ["a", "b", "a"]

@@ -4,6 +4,7 @@ import time
 
 import numpy as np
 import pytest
+from joblib import parallel_config
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_iris, make_classification
@@ -187,6 +188,16 @@ def test_equal_data_give_equal_machines_with_any_number_of_jobs(iris):
     one = ApportionedSVCCV([1, 1, 5], **SMALL).fit(X, y).predict_proba(X)
     two = ApportionedSVCCV([1, 1, 5], n_jobs=2, **SMALL).fit(X, y).predict_proba(X)
     np.testing.assert_array_equal(one, two)
+
+
+@pytest.mark.parametrize("backend", ["threading", "multiprocessing"])  # ray's is a multiprocessing backend
+def test_any_backend_of_joblib_serves(iris, backend):
+    X, y = iris
+    small = {**SMALL, "losses": ("apportioned",), "kernels": ("linear",)}
+    one = ApportionedSVCCV([1, 1, 5], **small).fit(X, y)
+    with parallel_config(backend, n_jobs=2):
+        two = ApportionedSVCCV([1, 1, 5], **small).fit(X, y)
+    np.testing.assert_array_equal(one.held_out_proba_, two.held_out_proba_)
 
 
 def test_it_costs_less_than_the_untuned_machine():

@@ -144,10 +144,16 @@ class Search:
                     kernel, losses, kernels[kernel], self.costs, train, self.y[rows], self.weight[rows], test
                 )
 
-        parts = Parallel(n_jobs=self.n_jobs, return_as="generator", pre_dispatch="n_jobs")(tasks())
-        for (kernel, _), part in zip(todo, parts, strict=False):
+        for (kernel, _), part in zip(todo, self._parallel()(tasks()), strict=False):
             done[kernel].append(part)
             self.clock.tick()
+
+    def _parallel(self) -> Parallel:
+        """Results as they come where the backend can; multiprocessing, and with it ray's, gives all at the end."""
+        try:
+            return Parallel(n_jobs=self.n_jobs, return_as="generator", pre_dispatch="n_jobs")
+        except ValueError:
+            return Parallel(n_jobs=self.n_jobs, pre_dispatch="n_jobs")
 
     def _promise(self, parts: list[Any]) -> float:
         """The least criterion of a kernel on the folds it has been tried on."""

@@ -148,6 +148,7 @@ def _numbers(table: Any, X: Any, y: Any, rows: int, seed: int) -> tuple[Any, lis
     from ..study.compare import Data as Source
 
     said: list[str] = []
+    name = Path(table.name).name  # finished cells are known again from whatever folder the file is named
     if len(y) > rows:
         said.append(f"{rows} of {len(y)} rows are used, drawn stratified; --rows takes more.")
         drawn = np.sort(stratified(y, rows, seed))
@@ -163,11 +164,11 @@ def _numbers(table: Any, X: Any, y: Any, rows: int, seed: int) -> tuple[Any, lis
             raise ValueError(
                 f"{table.name} has {X.shape[1]} columns: too many for methods that take dense rows only; use apportion fit."
             )
-        return Source(table.name, X.toarray() if sparse.issparse(X) else X, y), [], said
+        return Source(name, X.toarray() if sparse.issparse(X) else X, y), [], said
     columns = describe_columns(X, {})
     prepare = preprocessor(columns)
     X, _ = align(X, prepare)
-    return Source(table.name, X, y, prepare), columns, said
+    return Source(name, X, y, prepare), columns, said
 
 
 def _write(lines: Any, head: Any, body: Any, classes: Any, markdown: Any, csv: Any, plot: Any) -> None:

@@ -16,7 +16,7 @@ import os
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -181,16 +181,16 @@ class Task:
     fold: int
 
     def cells(
-        self, data: Data, methods: Sequence[str | Method]
+        self, data: Data, methods: Sequence[str | Method], done: Container[str]
     ) -> Iterator[tuple[str, Record, Method, Costs]]:
-        """(key, description, method, costs), each once."""
+        """(key, description, method, costs), each once; where the package of a method is missing, those that are done."""
         classes = np.unique(data.y)
         seen = set()
         for asked in self.costs:
             costs = check_costs(asked, classes, class_counts=np.unique(data.y, return_counts=True)[1])
             for name in methods:
                 method = find_method(name)
-                if not method.applies_to(len(classes)):
+                if not method.fits(len(classes)):
                     continue
                 description = {
                     "data": data.name,
@@ -204,7 +204,7 @@ class Task:
                     "fold": self.fold,
                 }
                 key = hashlib.sha256(json.dumps(description, sort_keys=True).encode()).hexdigest()[:20]
-                if key not in seen:
+                if key not in seen and (key in done or method.installed):
                     seen.add(key)
                     yield key, description, method, costs
 
@@ -227,7 +227,8 @@ def run(
     tasks : sequence of Task
     cells : Cells
     methods : sequence of str or Method
-        Names of `METHODS`, or methods of one's own; where one does not apply (two classes, a missing package) it has no cells.
+        Names of `METHODS`, or methods of one's own. One that does not take so many classes has no cells; one whose package is
+        missing has those that are finished.
     n_jobs : int, default=1
         Processes.
     progress : callable, optional
@@ -247,21 +248,24 @@ def run(
     for task in tasks:
         if last is None or last[0] is not task.data:
             last = task.data, task.data()
-        keys = [key for key, *_ in task.cells(last[1], methods)]
+        keys = [key for key, *_ in task.cells(last[1], methods, done)]
         wanted.update(dict.fromkeys(keys))
         if any(key not in done for key in keys):
             missing.append(task)
     with _watched(cells, wanted, progress), parallel_config("loky", n_jobs=n_jobs, inner_max_num_threads=1):
-        Parallel()(delayed(judge)(task, cells, tuple(methods)) for task in missing)
+        Parallel()(delayed(judge)(task, cells, tuple(methods), os.getpid()) for task in missing)
     records = cells.read()
     return {key: records[key] for key in wanted if key in records}
 
 
-def judge(task: Task, cells: Cells, methods: Sequence[str | Method]) -> None:
-    """Compute the cells of one task that are not there yet, each written when it is done."""
+def judge(task: Task, cells: Cells, methods: Sequence[str | Method], owner: int) -> None:
+    """Compute the cells of one task that are not there yet, each written when it is done.
+
+    `owner` is the process that asks for them. When it is gone, the processes it started begin no other cell: a new run may.
+    """
     data = task.data()
     done = cells.read()
-    open_cells = [cell for cell in task.cells(data, methods) if cell[0] not in done]
+    open_cells = [cell for cell in task.cells(data, methods, done) if cell[0] not in done]
     if not open_cells:
         return
     with threadpool_limits(1), warnings.catch_warnings():
@@ -271,6 +275,8 @@ def judge(task: Task, cells: Cells, methods: Sequence[str | Method]) -> None:
         X_train, X_test = data.split(train, test)
         problem = Problem(X_train, y[train], seed=task.repeat)
         for key, description, method, costs in open_cells:
+            if owner not in (os.getpid(), os.getppid()):
+                return
             record = {"key": key, **description, "n_train": len(train), "n_test": len(test)}
             start = time.perf_counter()
             try:
@@ -342,7 +348,7 @@ def _watched(cells: Cells, wanted: dict[str, None], progress: Progress | None) -
 def tasks_for(data: Data, costs: Sequence[Any], splits: Splits, repeats: int) -> list[Task]:
     """All splits of one data set."""
     counts = np.unique(data.y, return_counts=True)[1]
-    least = max(splits.folds, 2)
+    least = max(splits.folds, 3)  # of three rows in two folds one would be left to train and tune on
     if len(counts) < 2:
         raise ValueError(f"{data.name} has one class only; there is nothing to tell apart.")
     if counts.min() <= least:

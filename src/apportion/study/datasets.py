@@ -146,11 +146,10 @@ def load_openml(name: str, version: int, cache: str | Path | None = None) -> Tab
         raise ValueError(
             f"name={name!r}, version={version} has no target column: it is no table to classify."
         )
-    frame = bunch.data.assign(target=bunch.target).dropna()
-    cells = frame.astype(str).to_numpy(dtype=str)
-    X, words = _coded(cells[:, :-1])
-    y = cells[:, -1]
-    lost = len(bunch.data) - len(frame)
+    kept = (bunch.data.notna().all(axis=1) & bunch.target.notna()).to_numpy()
+    X, words = _coded(bunch.data[kept].astype(str).to_numpy(dtype=str))
+    y = bunch.target[kept].astype(str).to_numpy(dtype=str)
+    lost = int(np.sum(~kept))
     note = f"{lost} of {len(bunch.data)} rows with a missing value are left out." if lost else "Complete."
     costs = _costs(Recipe("", {}, "", "", "", cost=5.0), y)
     return Table(name, X, y, costs, f"{name}, version {version}, openml.org", note, tuple(words))

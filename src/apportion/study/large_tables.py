@@ -190,11 +190,11 @@ def _has(key: str, value: Any, entry: Entry) -> bool:
 def page_text(entries: Sequence[Entry]) -> str:
     """All tables, as Markdown."""
     methods = everywhere(entries)
-    if OURS not in methods or len(methods) < 3:
-        raise ValueError(
-            "the tables need results of ApportionedSVCCV and of two other methods on all data sets."
-        )
     data = {entry["data"] for entry in entries}
+    if OURS not in methods or len(methods) < 3 or len(data) < 2:
+        raise ValueError(
+            "the tables need results of ApportionedSVCCV and of two other methods on all data sets, two at least."
+        )
     repeats = len({entry["repeat"] for entry in entries})
     parts = [
         f"{len(data)} data sets, {repeats} repeat{'s' if repeats > 1 else ''}, {len(methods)} methods that run on all of them.\n",

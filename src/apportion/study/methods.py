@@ -52,10 +52,18 @@ class Method:
     version: int = 1  # to be raised when its results change: cells of other versions are computed anew
     settings: dict[str, Any] = field(default_factory=dict)
 
+    def fits(self, k: int) -> bool:
+        """Whether the method takes k classes."""
+        return {"any": True, "two": k == 2, "many": k > 2}[self.classes]
+
+    @property
+    def installed(self) -> bool:
+        """Whether the package it needs is there."""
+        return not self.needs or find_spec(self.needs) is not None
+
     def applies_to(self, k: int) -> bool:
         """Whether the method can be run on k classes, here and now."""
-        fits = {"any": True, "two": k == 2, "many": k > 2}[self.classes]
-        return fits and (not self.needs or find_spec(self.needs) is not None)
+        return self.fits(k) and self.installed
 
     def describe(self) -> dict[str, Any]:
         """Its settings: a cell that was computed with others is computed anew."""

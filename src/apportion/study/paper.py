@@ -241,7 +241,9 @@ def run_paper(
             records = list(run(tasks, cells, chosen, n_jobs=n_jobs, progress=progress).values())
         else:
             done = cells.read()
-            records = [done[key] for task in tasks for key, *_ in task.cells(data, chosen) if key in done]
+            records = [
+                done[key] for task in tasks for key, *_ in task.cells(data, chosen, done) if key in done
+            ]
         dear = int(np.argmax([costs[label] for label in np.unique(data.y).tolist()]))
         for method, grid in grids.items():
             own = sorted((r for r in records if r["method"] == method), key=lambda r: r["fold"])
