@@ -152,7 +152,7 @@ def _probability(name: str, label: str, grid: dict[str, Any]) -> Method:
 
 
 _ALL = (
-    Method("apportioned", "ApportionedSVCCV", rivals.ours, version=3),
+    Method("apportioned", "ApportionedSVCCV", rivals.ours, version=4),
     _kernel("csovo", "CSOVO", rivals.one_vs_one),
     _kernel("csovo2", "CSOVO, RBF or Laplacian", rivals.one_vs_one, BOTH),
     _multiclass("csova", "CSOVA", ONE_VS_REST),
