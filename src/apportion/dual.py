@@ -202,7 +202,7 @@ def solve_linear(
         W = X.T @ beta
         return np.asarray(X @ W), float((W**2).sum())
 
-    squares = X.multiply(X).sum() if sparse.issparse(X) else np.einsum("ij,ij->", X, X)
+    squares = np.square(X.data if sparse.issparse(X) else X, dtype=float).sum()
     t = max(float(squares) / X.shape[0], 1e-6)
     solution = free_intercept(solve, quadratic, table, y, sample_weight, t, settings, start)
     return replace(solution, coef=np.asarray((X.T @ solution.beta(table, y)).T))
@@ -211,7 +211,8 @@ def solve_linear(
 def _products(X: Any) -> Kernel:
     """The linear kernel of few examples."""
     if sparse.issparse(X):
-        return Precomputed((X @ X.T).toarray().astype(float, copy=False), np.arange(X.shape[0]))
+        X = X.astype(float, copy=False)  # products of single precision would be off by more than a small tol
+        return Precomputed((X @ X.T).toarray(), np.arange(X.shape[0]))
     return make_kernel(X, "linear")
 
 
@@ -338,7 +339,8 @@ def _binary_linear(
             break
     W, b, _, primals, _, done = min(found, key=lambda outcome: float(outcome[3].sum()))
     highest = max(found, key=lambda outcome: float((outcome[3] - outcome[4]).sum()))  # of the dual values
-    beta, gaps = highest[2], highest[4] + (primals - highest[3])
+    above = primals - highest[3]
+    beta, gaps = highest[2], highest[4] + above + 1e-14 * np.abs(above)  # what cancels leaves its rounding
     spread(part, rows, labels, beta[at], solution.alpha)
     solution.coef[part.outputs] = side[:, None] * W[at]  # type: ignore[index]
     solution.intercept[part.outputs] = side * b[at]
