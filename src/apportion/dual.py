@@ -23,6 +23,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from joblib import cpu_count
 from numpy.typing import NDArray
 from scipy import sparse
 
@@ -53,8 +54,11 @@ def solve_kernel(
             return _coupled_kernel(table, kernel, y, sample_weight, settings, start, each)
         alpha, intercept = np.zeros((len(y), table.codes.shape[1])), np.zeros(table.n_outputs)
         serial = len(parts) > 1  # many small problems: one thread each; one large problem: threads within
-        if serial and isinstance(kernel, Remembered):  # each thread has its own share of the cache
-            kernel = Remembered(kernel.source, kernel.megabytes / min(settings.n_jobs, len(parts)))
+        if serial and isinstance(kernel, Remembered):
+            # a share for each core, whatever n_jobs: what is remembered is summed up first, which shows in the last digits
+            kernel = Remembered(
+                kernel.source, kernel.megabytes / min(max(cpu_count(), settings.n_jobs), len(parts))
+            )
         by_class = _sorted(y, table.n_classes)
 
         def one(part: Binary) -> tuple[float, float, int]:
