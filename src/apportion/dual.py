@@ -206,7 +206,8 @@ def solve_linear(
         W = X.T @ beta
         return np.asarray(X @ W), float((W**2).sum())
 
-    squares = np.square(X.data if sparse.issparse(X) else X, dtype=float).sum()
+    entries = X.data[:, None] if sparse.issparse(X) else X
+    squares = np.einsum("ij,ij->", entries, entries, dtype=np.float64)  # in double, without a copy
     t = max(float(squares) / X.shape[0], 1e-6)
     solution = free_intercept(solve, quadratic, table, y, sample_weight, t, settings, start)
     return replace(solution, coef=np.asarray((X.T @ solution.beta(table, y)).T))
