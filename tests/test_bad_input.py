@@ -175,6 +175,14 @@ BAD = {
         fit(Kernel(kernel=lambda a, b: a @ b.T + np.inf, loss="crammer-singer")),
         r"callable kernel gave NaN or infinity",
     ),
+    "kernel: values that overflow": (
+        fit(Kernel(kernel="poly", degree=10, gamma=1.0), X * 1e40),
+        r"kernel='poly' overflow.*scale the features",
+    ),
+    "kernel: values that overflow, coupled outputs": (
+        fit(Kernel(kernel="poly", degree=10, gamma=1.0, loss="crammer-singer"), X * 1e40),
+        r"kernel='poly' overflow.*scale the features",
+    ),
     "gamma: a word": (fit(Kernel(gamma="wide")), r"gamma='wide' is not known; allowed: 'scale', 'auto'"),
     "gamma: zero": (fit(Kernel(gamma=0)), r"gamma=0 must be a number > 0"),
     "gamma: none": (fit(Kernel(gamma=None)), r"gamma=None must be a number > 0"),

@@ -528,11 +528,22 @@ def test_pairs_of_classes_share_the_cache(monkeypatch):
 
     monkeypatch.setattr("apportion.dual.Remembered", Watched)
     monkeypatch.setattr("apportion.kernels.Remembered", Watched)
+    monkeypatch.setattr("apportion.dual.cpu_count", lambda: 2)
     X = np.random.default_rng(0).standard_normal((300, 30))
     ApportionedSVC(loss="pairwise", kernel="laplacian", n_jobs=2, cache_size=10).fit(X, np.arange(300) % 3)
     assert (
         len(sizes) > 2 and max(sizes[1:]) == 5
     )  # the first is that of the data, which only lends its source
+
+
+def test_a_small_cache_shared_by_pairs_of_classes_gives_the_same_with_any_threads(monkeypatch):
+    monkeypatch.setattr("apportion.dual.cpu_count", lambda: 2)
+    rng = np.random.default_rng(0)
+    y = np.arange(3000) % 5
+    X = rng.standard_normal((3000, 40)) + 0.6 * rng.standard_normal((5, 40))[y]
+    one, two = (ApportionedSVC(loss="pairwise", cache_size=1, n_jobs=jobs).fit(X, y) for jobs in (1, 2))
+    assert_array_equal(one.dual_coef_, two.dual_coef_)
+    assert one.objective_ == two.objective_
 
 
 def test_rows_of_zeros_and_examples_of_weight_zero_are_no_trouble():

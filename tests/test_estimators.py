@@ -9,6 +9,7 @@ import textwrap
 import time
 import tracemalloc
 import warnings
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -103,6 +104,40 @@ def test_large_numbers_are_not_rounded_to_single_precision():
     )
 
 
+@pytest.mark.parametrize("factor", [1e20, 1e40, 1e-36, 1e-42])
+def test_numbers_that_have_no_room_in_single_precision(factor):
+    """The kernel is the same on all scales; a linear one overflows in single precision, in double it is only hard."""
+    X, y = problem(1200)
+    near, far = (ApportionedSVC().fit(part, y) for part in (X, factor * X))
+    assert_allclose(far.objective_, near.objective_, rtol=1e-3)
+    assert np.mean(far.predict(factor * X) == near.predict(X)) > 0.98
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        machine = ApportionedSVC(kernel="linear", max_iter=5).fit(factor * X, y)
+    assert np.isfinite(machine.dual_gap_) and np.all(np.isfinite(machine.decision_function(factor * X)))
+
+
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_matrix])
+def test_lengths_that_have_no_room_in_single_precision(form):
+    X, y = problem(2100)
+    X = form((1e25 * X).astype(np.float32))
+    with pytest.warns(ConvergenceWarning):
+        machine = ApportionedLinearSVC(loss="crammer-singer", intercept="free", max_iter=5).fit(X, y)
+    assert np.isfinite(machine.dual_gap_) and np.all(np.isfinite(machine.coef_))
+
+
+@pytest.mark.parametrize("Machine", [ApportionedLinearSVC, partial(ApportionedSVC, kernel="linear")])
+def test_the_gap_of_sparse_single_precision_is_that_of_the_data(Machine):
+    """Products of rows, summed up in single precision, used to be off by more than the gap that was reported."""
+    rng = np.random.default_rng(0)
+    X = (10 * sparse.random(900, 300, 0.3, format="csr", random_state=0)).astype(np.float32)
+    y = (np.ravel(X[:, :2].sum(axis=1)) + 3 * rng.standard_normal(900) > 1).astype(int)
+    single, double = (
+        Machine(loss="one-vs-rest", tol=1e-9, max_iter=5000).fit(Z, y) for Z in (X, X.astype(float))
+    )
+    assert_allclose(single.objective_, double.objective_, rtol=2e-9)
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_columns_that_rounding_does_not_tell_apart(dtype):
     """Income a year and a month, unscaled: the curvature is singular in single precision."""
@@ -138,6 +173,15 @@ def test_of_two_ways_the_better_machine_is_kept():
     with pytest.warns(ConvergenceWarning):
         machine = ApportionedLinearSVC([1, 5], tol=1e-6, max_iter=15).fit(X, y)
     assert machine.objective_ < 7000  # the optimum is 6174; the other way ends at 61001
+
+
+def test_the_gap_of_two_ways_is_not_lost_in_rounding():
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.standard_normal((3000, 2)), 1e90 * rng.standard_normal((3000, 2))])
+    y = (X[:, 0] + 0.5 * rng.standard_normal(3000) > 0).astype(int)
+    with pytest.warns(ConvergenceWarning):
+        machine = ApportionedLinearSVC(loss="one-vs-rest", max_iter=50).fit(X, y)
+    assert machine.dual_gap_ > 1  # it was 0.0: the duals of either way are worth nothing
 
 
 def test_gamma_scale_far_from_the_origin():

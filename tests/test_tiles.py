@@ -1,5 +1,9 @@
 """Tiles of products and distances are those of plain loops, whatever their shape; exp is exp to the last digits of float32."""
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -70,3 +74,16 @@ def test_exp_in_single_precision():
     above = np.array([1e-7], np.float32)  # a distance that rounding made negative
     exp_single(above)
     assert_allclose(above, 1, rtol=5e-7)
+
+
+def test_tiles_are_as_wide_as_the_machine_that_numba_compiles_for():
+    """Code for any machine, kept on disk for many: a width taken from the machine at hand would be wrong on the next."""
+    code = "from apportion.tiles import _BYTES, _FEATURES; print(_BYTES, *_FEATURES)"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ | {"NUMBA_CPU_NAME": "generic"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.split() == ["16"]  # no feature beyond those that all have

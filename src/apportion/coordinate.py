@@ -334,8 +334,8 @@ def _ascend(
 def _csr_or_dense(X: Any) -> tuple[Any, Array]:
     """X in the form the compiled loops take, and its squared row lengths."""
     if sparse.issparse(X):
-        squares = np.asarray(X.multiply(X).sum(axis=1), dtype=float).ravel()
-        return (X.data, X.indices, X.indptr), squares
+        parts = np.square(X.data, dtype=float), X.indices, X.indptr
+        return (X.data, *parts[1:]), np.asarray(sparse.csr_matrix(parts, X.shape).sum(axis=1)).ravel()
     return X, np.einsum("ij,ij->i", X, X, dtype=np.float64)
 
 

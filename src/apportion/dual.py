@@ -23,6 +23,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from joblib import cpu_count
 from numpy.typing import NDArray
 from scipy import sparse
 
@@ -53,8 +54,11 @@ def solve_kernel(
             return _coupled_kernel(table, kernel, y, sample_weight, settings, start, each)
         alpha, intercept = np.zeros((len(y), table.codes.shape[1])), np.zeros(table.n_outputs)
         serial = len(parts) > 1  # many small problems: one thread each; one large problem: threads within
-        if serial and isinstance(kernel, Remembered):  # each thread has its own share of the cache
-            kernel = Remembered(kernel.source, kernel.megabytes / min(settings.n_jobs, len(parts)))
+        if serial and isinstance(kernel, Remembered):
+            # a share for each core, whatever n_jobs: what is remembered is summed up first, which shows in the last digits
+            kernel = Remembered(
+                kernel.source, kernel.megabytes / min(max(cpu_count(), settings.n_jobs), len(parts))
+            )
         by_class = _sorted(y, table.n_classes)
 
         def one(part: Binary) -> tuple[float, float, int]:
@@ -202,7 +206,8 @@ def solve_linear(
         W = X.T @ beta
         return np.asarray(X @ W), float((W**2).sum())
 
-    squares = X.multiply(X).sum() if sparse.issparse(X) else np.einsum("ij,ij->", X, X)
+    entries = X.data[:, None] if sparse.issparse(X) else X
+    squares = np.einsum("ij,ij->", entries, entries, dtype=np.float64)  # in double, without a copy
     t = max(float(squares) / X.shape[0], 1e-6)
     solution = free_intercept(solve, quadratic, table, y, sample_weight, t, settings, start)
     return replace(solution, coef=np.asarray((X.T @ solution.beta(table, y)).T))
@@ -211,7 +216,8 @@ def solve_linear(
 def _products(X: Any) -> Kernel:
     """The linear kernel of few examples."""
     if sparse.issparse(X):
-        return Precomputed((X @ X.T).toarray().astype(float, copy=False), np.arange(X.shape[0]))
+        X = X.astype(float, copy=False)  # products of single precision would be off by more than a small tol
+        return Precomputed((X @ X.T).toarray(), np.arange(X.shape[0]))
     return make_kernel(X, "linear")
 
 
@@ -338,7 +344,8 @@ def _binary_linear(
             break
     W, b, _, primals, _, done = min(found, key=lambda outcome: float(outcome[3].sum()))
     highest = max(found, key=lambda outcome: float((outcome[3] - outcome[4]).sum()))  # of the dual values
-    beta, gaps = highest[2], highest[4] + (primals - highest[3])
+    above = primals - highest[3]
+    beta, gaps = highest[2], highest[4] + above + 1e-14 * np.abs(above)  # what cancels leaves its rounding
     spread(part, rows, labels, beta[at], solution.alpha)
     solution.coef[part.outputs] = side[:, None] * W[at]  # type: ignore[index]
     solution.intercept[part.outputs] = side * b[at]

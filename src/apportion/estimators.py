@@ -247,6 +247,13 @@ class _ApportionedClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
 
 
 HARD = 1e6  # what C = inf stands for, in units of the largest margin
+LARGE = 1e30  # kernel values beyond have no room in single precision
+
+
+def _largest(kernel: Any) -> float:
+    """The largest |K[i, i]|, infinite or NaN where values overflow."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return float(np.abs(kernel.diagonal()).max())
 
 
 class ApportionedLinearSVC(_ApportionedClassifier):
@@ -502,18 +509,23 @@ class ApportionedSVC(_ApportionedClassifier):
         single = len(y) > CANONICAL and not delicate
         if single and single_precision_serves(X, self.kernel, self._gamma, settings.tol):
             kernel = make_kernel(X, self.kernel, dtype=np.float32, **form)
-            solution = solve_kernel(
-                table, kernel, y, weight, replace(settings, tol=0.9 * settings.tol), start
+            largest = _largest(kernel)
+            if largest <= LARGE:
+                solution = solve_kernel(
+                    table, kernel, y, weight, replace(settings, tol=0.9 * settings.tol), start
+                )
+                solution.gap += solution.blur(table, y, settings.C * weight, 1e-7 * largest)
+                if solution.gap <= settings.tol:
+                    self._precision = np.float32
+                    return solution
+                start = solution.alpha
+        kernel = make_kernel(X, self.kernel, dtype=np.float64, **form)
+        if not np.isfinite(_largest(kernel)):
+            raise ValueError(
+                f"values of kernel={self.kernel!r} overflow; scale the features first (StandardScaler), or take a smaller gamma, "
+                "degree or coef0."
             )
-            rounding = 1e-7 * float(np.abs(kernel.diagonal()).max())
-            solution.gap += solution.blur(table, y, settings.C * weight, rounding)
-            if solution.gap <= settings.tol:
-                self._precision = np.float32
-                return solution
-            start = solution.alpha
-        return solve_kernel(
-            table, make_kernel(X, self.kernel, dtype=np.float64, **form), y, weight, settings, start
-        )
+        return solve_kernel(table, kernel, y, weight, settings, start)
 
     def _width(self, X: Any, weight: Array) -> float:
         if not isinstance(self.gamma, str):

@@ -181,9 +181,7 @@ class Pairwise:
         self.n = self.X.shape[0]
 
     def diagonal(self) -> NDArray[np.float64]:
-        return np.array(
-            [self.block(slice(i, i + 1), slice(i, i + 1))[0, 0] for i in range(self.n)], dtype=float
-        )
+        return _diagonal(self)
 
     def block(self, rows: Index, cols: Index) -> Block:
         return self._evaluate(self.X[rows], self.X[cols])
@@ -210,6 +208,8 @@ class Pairwise:
                     "the callable kernel gave NaN or infinity; its values must be finite numbers."
                 )
         else:
+            # a kernel in double precision is that of the data, not of products rounded to single
+            left, right = (Z.astype(np.result_type(Z.dtype, self.dtype), copy=False) for Z in (left, right))
             out = pairwise_kernels(left, right, metric=self.metric, filter_params=True, **self.params)
         return np.asarray(out.toarray() if sparse.issparse(out) else out, dtype=self.dtype)
 
@@ -401,9 +401,13 @@ def single_precision_serves(X: Any, kernel: Any, gamma: float, tol: float) -> bo
     """
     if tol < 1e-5 or callable(kernel):
         return False
-    if sparse.issparse(X) or kernel not in ("rbf", "laplacian", "sigmoid"):
+    if sparse.issparse(X):
         return True
-    Z = X if kernel == "sigmoid" else X - X.mean(axis=0)
+    Z = X - X.mean(axis=0) if kernel in ("rbf", "laplacian") else X
+    if not 1e-30 < max(float(Z.max()), -float(Z.min())) < 1e30:  # with room for the factor that gamma says
+        return False
+    if kernel not in ("rbf", "laplacian", "sigmoid"):
+        return True
     sizes = (
         np.abs(Z).sum(axis=1, dtype=float)
         if kernel == "laplacian"

@@ -13,9 +13,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from llvmlite import binding, ir
+from llvmlite import ir
 from numba import types
 from numba.core import cgutils
+from numba.core.registry import cpu_target
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
@@ -23,13 +24,11 @@ from ._jit import FAST, fmax, jit
 
 Block = NDArray[Any]
 
-try:
-    _FEATURES = binding.get_host_cpu_features()
-except RuntimeError:  # LLVM does not know the machine
-    _FEATURES = {}
+# "+avx,-avx512f,...": what numba compiles for and names its compiled code on disk by, not what this machine could do beyond
+_FEATURES = cpu_target.target_context.codegen().magic_tuple()[2].split(",")
 # bytes of a vector register, and how many of them stand side by side in a tile: 24 of 32 registers hold sums, or 12 of 16
-_BYTES = 64 if _FEATURES.get("avx512f") else 32 if _FEATURES.get("avx") else 16
-_VECTORS = 4 if _BYTES == 64 or _FEATURES.get("neon") else 2
+_BYTES = 64 if "+avx512f" in _FEATURES else 32 if "+avx" in _FEATURES else 16
+_VECTORS = 4 if _BYTES == 64 or "+neon" in _FEATURES else 2
 HEIGHT = 6
 SINGLE, DOUBLE = (_BYTES * _VECTORS // size for size in (4, 8))  # columns of a group, by precision
 
