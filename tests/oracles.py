@@ -8,10 +8,12 @@ linear_svc_twin the apportioned machine (p = 1, q = 0) by scikit-learn's LinearS
 primal_and_dual both objectives at given dual variables, by loops; duality_gap is their difference
 pegasos         the stochastic gradient method in its own letters: W shrunk and moved, example by example
 pegasos_kernel  the same with a kernel, by counts
+relevance       minus the log likelihood of a Gaussian process, and its priors, by loops
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -449,3 +451,23 @@ def pegasos_kernel(
                 if z[r] > 0 and (not table.shared or r == int(np.argmax(z))):
                     counts[i, r] += (1.0 if weight is None else weight[i]) * table.weights[y[i]][r]
     return C * n / t * counts
+
+
+# ---------------------------------------------------------------- how much each column tells
+
+
+def relevance(v: Any, X: Any, Y: Any) -> float:
+    """-log N(Y_1; 0, K) - ... - log N(Y_m; 0, K) but for a constant, K_ij = s exp(-1/d sum_c (w_c (x_ic - x_jc))^2) + [i = j] t,
+    beside the priors: log w about its mean m RIDGE, that mean N(0, 1/.5), log s N(0, 1/.05), log t N(-1, 1/.05).
+    """
+    (n, d), m = X.shape, Y.shape[1]
+    w, s, t = [math.exp(a) for a in v[:d]], math.exp(v[d]), math.exp(v[d + 1])
+    K = np.empty((n, n))
+    for i in range(n):
+        for j in range(n):
+            K[i, j] = s * math.exp(-sum((w[c] * (X[i, c] - X[j, c])) ** 2 for c in range(d)) / d)
+            K[i, j] += t if i == j else 0
+    value = sum(0.5 * y @ np.linalg.solve(K, y) + 0.5 * np.linalg.slogdet(K)[1] for y in Y.T)
+    mean = sum(v[:d]) / d
+    value += sum(0.5 * m * 0.3 * (a - mean) ** 2 for a in v[:d])
+    return float(value + 0.25 * mean**2 + 0.025 * v[d] ** 2 + 0.025 * (v[d + 1] + 1) ** 2)

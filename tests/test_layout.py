@@ -38,6 +38,7 @@ ORDER = (
     "files",
     "chunks",
     "streams",
+    "relevance",
     "search",
     "calibration",
     "candidates",

@@ -15,7 +15,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from .calibration import decide, temperature
 from .costs import Costs
 from .estimators import ApportionedLinearSVC, ApportionedSVC
-from .search import KernelChoice, LossChoice, class_costs, held_out_scores, in_units, scaler
+from .search import KernelChoice, LossChoice, class_costs, fitted_scaler, held_out_scores, in_units
 from .solution import Array
 
 # weight of the log loss in what a machine is chosen by: costs alone are coarse where errors are few
@@ -74,7 +74,7 @@ class Scaled:
         """The machine as a fitted pipeline."""
         scaling = found.kernel.scaling
         if scaling not in self.known:
-            scale = scaler(scaling, self.X, self.X.shape[0]).fit(self.X)
+            scale = fitted_scaler(scaling, self.X, np.unique(y, return_inverse=True)[1])
             self.known[scaling] = scale, scale.transform(self.X)
         scale, X = self.known[scaling]
         steps = found.machine(costs, self.X.shape[0])
@@ -101,7 +101,7 @@ class Search:
         if scaling not in self.scaled:
             self.scaled[scaling] = []
             for train, test in self.splits:
-                scale = scaler(scaling, self.X, len(train)).fit(self.X[train])
+                scale = fitted_scaler(scaling, self.X[train], self.y[train])
                 self.scaled[scaling].append((scale.transform(self.X[train]), scale.transform(self.X[test])))
         return self.scaled[scaling]
 

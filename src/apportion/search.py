@@ -20,11 +20,12 @@ from sklearn.preprocessing import FunctionTransformer, QuantileTransformer, Stan
 from .costs import Costs
 from .losses import LossTable, PairVotes, loss_table
 from .parts import binary_parts
+from .relevance import relevance
 from .solution import Array, Settings
 
 Members = NDArray[np.intp]
 
-SCALINGS = ("standard", "quantile", "none")
+SCALINGS = ("standard", "quantile", "relevance", "none")
 KERNELS = ("rbf", "laplacian", "linear")
 LOSSES = ("apportioned", "pairwise", "lee-lin-wahba")
 QUANTILES = 200
@@ -69,17 +70,21 @@ def in_units(costs: Costs) -> tuple[Costs, float]:
     return Costs(costs.classes, costs.matrix / unit, theta), unit
 
 
-def scaler(scaling: str, X: Any, n: int) -> TransformerMixin:
-    """Not fitted. Sparse data keep their zeros: they are divided by their spread and nothing else."""
+def fitted_scaler(scaling: str, X: Any, y: Members) -> TransformerMixin:
+    """Fitted on rows X of classes y. Sparse data keep their zeros: they are divided by their spread and nothing else."""
     if scaling == "none":
-        return FunctionTransformer(accept_sparse=True)
+        return FunctionTransformer(accept_sparse=True).fit(X)
     if sparse.issparse(X):
-        return StandardScaler(with_mean=False)
-    if scaling == "standard":
-        return StandardScaler()
-    # ranks, spread as a normal distribution is; then variance 1, so that kernel widths mean the same under every scaling
-    ranks = QuantileTransformer(n_quantiles=min(QUANTILES, n), output_distribution="normal", random_state=0)
-    return make_pipeline(ranks, StandardScaler())
+        return StandardScaler(with_mean=False).fit(X)
+    if scaling == "quantile":
+        # ranks, spread as a normal distribution is; then variance 1, so that kernel widths mean the same under every scaling
+        n_quantiles = min(QUANTILES, len(y))
+        ranks = QuantileTransformer(n_quantiles=n_quantiles, output_distribution="normal", random_state=0)
+        return make_pipeline(ranks, StandardScaler()).fit(X)
+    scale = StandardScaler().fit(X)
+    if scaling == "relevance":
+        scale.scale_ /= relevance(scale.transform(X), y)
+    return scale
 
 
 def kernel_matrices(choice: KernelChoice, train: Any, test: Any) -> tuple[Array, Array]:

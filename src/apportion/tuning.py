@@ -65,8 +65,9 @@ class ApportionedSVCCV(ClassifierMixin, BaseEstimator):
         How costs enter the margins and the slack of "apportioned" and "pairwise" machines.
     losses : tuple of {"apportioned", "pairwise", "lee-lin-wahba"}, default=all
         Two classes know no difference between them: "apportioned" serves.
-    scaling : {"standard", "quantile", "none"} or a tuple of them, default=("standard", "quantile")
-        How features are scaled, inside each fold. "quantile": to ranks.
+    scaling : {"standard", "quantile", "relevance", "none"} or a tuple of them, default=("standard", "quantile", "relevance")
+        How features are scaled, inside each fold. "quantile": to ranks. "relevance": each by what it tells about the classes,
+        learned from the training rows.
     cv : int, splitter or iterable of splits, default=5
         Each row must be held out once.
     n_machines : int or "auto", default="auto"
@@ -123,7 +124,7 @@ class ApportionedSVCCV(ClassifierMixin, BaseEstimator):
         Cs: Any = None,
         powers: Any = POWERS,
         losses: Any = LOSSES,
-        scaling: Any = ("standard", "quantile"),
+        scaling: Any = ("standard", "quantile", "relevance"),
         cv: Any = 5,
         n_machines: Any = "auto",
         refit: bool = True,
@@ -310,7 +311,7 @@ class ApportionedSVCCV(ClassifierMixin, BaseEstimator):
             scalings = [s for s in scalings if s != "quantile"]  # ranks of two values say the same
         for scaling in scalings:
             for kernel in self.kernels:
-                if sparse.issparse(X) and (kernel != "linear" or scaling == "quantile"):
+                if sparse.issparse(X) and (kernel != "linear" or scaling in ("quantile", "relevance")):
                     continue
                 widths: Any = [None]
                 if kernel != "linear":

@@ -1,0 +1,90 @@
+"""What each column tells: the likelihood and its gradient, and the weights that come of it."""
+
+import numpy as np
+import oracles
+import pytest
+from scipy.optimize import approx_fprime
+
+from apportion import ApportionedSVCCV
+from apportion.relevance import ROWS, codes, likelihood, relevance
+from apportion.search import fitted_scaler
+
+COSTS = {"no": 1, "yes": 5}
+
+
+@pytest.fixture(scope="module")
+def few_columns_tell():
+    """Two of 20 columns tell the classes apart, on a circle."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 20))
+    return X, np.where(X[:, 3] ** 2 + X[:, 7] ** 2 > 1.4, "yes", "no")
+
+
+@pytest.mark.parametrize("k", [2, 3, 5])
+def test_the_likelihood_is_that_of_loops_and_so_is_its_gradient(k):
+    rng = np.random.default_rng(k)
+    X, Y = rng.normal(size=(25, 4)), codes(rng.permutation(np.arange(25) % k))
+    assert Y.shape == (25, 1 if k == 2 else k)
+    for _ in range(3):
+        v = rng.normal(size=6)
+        value, gradient = likelihood(v, X, Y)
+        assert value == pytest.approx(oracles.relevance(v, X, Y), rel=1e-10)
+        np.testing.assert_allclose(
+            gradient, approx_fprime(v, lambda u: oracles.relevance(u, X, Y)), atol=1e-4, rtol=1e-4
+        )
+
+
+def test_columns_that_tell_weigh_more(few_columns_tell):
+    X, y = few_columns_tell
+    w = relevance(X, (y == "yes").astype(int))
+    assert sorted(np.argsort(w)[-2:]) == [3, 7]
+    assert w[[3, 7]].min() > 4 * np.delete(w, [3, 7]).max()
+    assert np.mean(w**2) == pytest.approx(1)
+
+
+def test_weights_go_with_their_columns(few_columns_tell):
+    X, y = few_columns_tell[0], (few_columns_tell[1] == "yes").astype(int)
+    order = np.random.default_rng(1).permutation(20)
+    np.testing.assert_allclose(relevance(X[:, order], y), relevance(X, y)[order], rtol=1e-3)
+
+
+def test_more_rows_are_drawn_from(few_columns_tell):
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(5 * ROWS, 6))
+    y = (X[:, 0] > 0).astype(int)
+    w = relevance(X, y)
+    np.testing.assert_array_equal(w, relevance(X, y))
+    assert w.argmax() == 0
+
+
+@pytest.mark.parametrize(
+    "X",
+    [
+        np.zeros((30, 3)),
+        np.repeat(np.eye(3), 10, axis=0),
+        np.ones((30, 1)) * np.arange(30)[:, None],
+        np.random.default_rng(0).normal(size=(30, 200)),
+        1e3 * np.random.default_rng(0).normal(size=(30, 4)),  # as rows of a fold may be
+    ],
+    ids=["constant", "equal rows", "one column", "wide", "far apart"],
+)
+def test_weights_of_any_rows_are_finite(X):
+    for y in (np.arange(30) % 2, np.arange(30) % 7, np.append(np.zeros(29, int), 1), np.zeros(30, int)):
+        w = relevance(X, y)
+        assert w.shape == X.shape[1:] and np.all(np.isfinite(w)) and np.all(w > 0)
+
+
+def test_the_scaler_weighs_columns_of_variance_one(few_columns_tell):
+    X, y = 5 * few_columns_tell[0] + 2, (few_columns_tell[1] == "yes").astype(int)
+    Z = fitted_scaler("relevance", X, y).transform(X)
+    np.testing.assert_allclose(Z.mean(axis=0), 0, atol=1e-9)
+    np.testing.assert_allclose(Z.std(axis=0), relevance((X - X.mean(axis=0)) / X.std(axis=0), y))
+
+
+def test_it_pays_where_few_columns_tell(few_columns_tell):
+    X, y = few_columns_tell
+    some = {"kernels": ("rbf",), "Cs": (1, 10), "powers": ((0, 1),)}
+    ours = ApportionedSVCCV(COSTS, **some).fit(X, y)
+    assert ours.best_params_["scaling"] == "relevance"
+    without = ApportionedSVCCV(COSTS, **some, scaling=("standard", "quantile")).fit(X, y)
+    assert ours.best_cost_ < 0.6 * without.best_cost_
