@@ -1,10 +1,10 @@
 """What each column tells: the likelihood and its gradient, and the weights that come of it."""
 
 import numpy as np
-import oracles
 import pytest
 from scipy.optimize import approx_fprime
 
+import oracles
 from apportion import ApportionedSVCCV
 from apportion.relevance import ROWS, codes, likelihood, relevance
 from apportion.search import fitted_scaler
