@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import make_classification
 from sklearn.linear_model import LogisticRegression
+from sklearn.metrics.pairwise import laplacian_kernel, rbf_kernel
 from sklearn.model_selection import GridSearchCV, StratifiedKFold
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import make_pipeline
@@ -13,6 +14,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 from apportion import check_costs, cost_scorer
+from apportion.search import fitted_scaler
 from apportion.study import rivals
 from apportion.study.methods import METHODS, find_method
 from apportion.study.problem import Problem
@@ -93,11 +95,22 @@ def test_csova_is_one_vs_rest_of_svc(kind):
     np.testing.assert_array_equal(decided, own.predict(K_held))
 
 
-def test_the_grids_of_two_kernels_hold_those_of_one(problem):
+def test_larger_grids_hold_smaller_ones(problem):
     problem, _, _ = problem
     costs = costs_of(problem.k)
-    for one, two in (("csovo", "csovo2"), ("csova", "csova2")):
+    for one, two in (("csovo", "csovo2"), ("csovo2", "csovo3"), ("csova", "csova2")):
         assert METHODS[two].train(problem, costs).inner_cost <= METHODS[one].train(problem, costs).inner_cost
+
+
+def test_weighed_columns_are_those_of_the_scaler_learned_on_the_training_rows():
+    X, y = data(3, n=90)
+    part = Problem(X[:60], y[:60]).whole(X[60:])
+    scale = fitted_scaler("relevance", X[:60], y[:60])
+    A, B = scale.transform(X[:60]), scale.transform(X[60:])
+    for kind, form in (("rbf", rbf_kernel), ("laplacian", laplacian_kernel)):
+        K, K_held = part.kernel(f"{kind} weighed", 0.5)
+        np.testing.assert_allclose(K, form(A, gamma=0.5 / X.shape[1]))
+        np.testing.assert_allclose(K_held, form(B, A, gamma=0.5 / X.shape[1]))
 
 
 @pytest.mark.parametrize("name", [name for name in METHODS if name not in SLOW])

@@ -30,6 +30,7 @@ from .rivals import (
     BOTH,
     COUPLED,
     ONE_VS_REST,
+    WEIGHED,
     Apportioned,
     Probabilities,
     Trained,
@@ -129,7 +130,11 @@ class MethodClassifier(ClassifierMixin, BaseEstimator):
 
 
 _GRID = {"C": rivals.CS, "width": rivals.WIDTHS["rbf"]}
-_BOTH_GRID = {"C": rivals.CS, "width": rivals.WIDTHS}
+_GRIDS: dict[tuple[str, ...], dict[str, Any]] = {
+    rivals.RBF: _GRID,
+    rivals.BOTH: {"C": rivals.CS, "width": rivals.WIDTHS},
+    rivals.WEIGHED: {"C": rivals.CS, "width": rivals.WEIGHED_WIDTHS},
+}
 _LINEAR = {"C": rivals.LINEAR_CS}
 _TREES = {"max_features": ("sqrt", 0.5), "min_samples_leaf": (1, 2, 5)}
 _BOOST = {"learning_rate": (0.05, 0.2), "max_leaf_nodes": (7, 31), "max_iter": (rivals.BOOSTING_ROUNDS[-1],)}
@@ -137,14 +142,14 @@ _BOOST = {"learning_rate": (0.05, 0.2), "max_leaf_nodes": (7, 31), "max_iter": (
 
 def _kernel(name: str, label: str, machine: Any, kinds: tuple[str, ...] = rivals.RBF) -> Method:
     train = partial(search_kernels, machine=machine, kinds=kinds)
-    return Method(name, label, train, settings=_GRID if kinds == rivals.RBF else _BOTH_GRID)
+    return Method(name, label, train, settings=_GRIDS[kinds])
 
 
 def _multiclass(
     name: str, label: str, machine: Any, kinds: tuple[str, ...] = rivals.RBF, version: int = 1
 ) -> Method:
     train = partial(multiclass, machine=machine, kinds=kinds)
-    return Method(name, label, train, version=version, settings=_GRID if kinds == rivals.RBF else _BOTH_GRID)
+    return Method(name, label, train, version=version, settings=_GRIDS[kinds])
 
 
 def _probability(name: str, label: str, grid: dict[str, Any]) -> Method:
@@ -155,6 +160,7 @@ _ALL = (
     Method("apportioned", "ApportionedSVCCV", rivals.ours, version=4),
     _kernel("csovo", "CSOVO", rivals.one_vs_one),
     _kernel("csovo2", "CSOVO, RBF or Laplacian", rivals.one_vs_one, BOTH),
+    _kernel("csovo3", "CSOVO, RBF or Laplacian, weighed columns", rivals.one_vs_one, WEIGHED),
     _multiclass("csova", "CSOVA", ONE_VS_REST),
     _multiclass("csova2", "CSOVA, RBF or Laplacian", ONE_VS_REST, BOTH),
     _multiclass("cscs", "CSCS", Apportioned("crammer-singer", **COUPLED), version=2),

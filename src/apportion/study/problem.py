@@ -15,6 +15,8 @@ from scipy.spatial.distance import cdist
 from sklearn.model_selection import StratifiedKFold
 from sklearn.preprocessing import StandardScaler
 
+from ..relevance import relevance
+
 Array = NDArray[np.float64]
 Codes = NDArray[np.intp]
 
@@ -46,11 +48,17 @@ class Part(_Memo):
         self._kernels: dict[tuple[str, float], tuple[Array, Array]] = {}
 
     def kernel(self, kind: str, width: float) -> tuple[Array, Array]:
-        """(n, n) and (n_held, n): exp(-width / d * distance), squared Euclidean (rbf) or L1 (laplacian)."""
+        """(n, n) and (n_held, n): exp(-width / d * distance), squared Euclidean (rbf) or L1 (laplacian).
+
+        "rbf weighed" and "laplacian weighed" multiply each column by what it tells about the classes, as ours may.
+        """
         if (kind, width) not in self._kernels:
             if kind not in self._distances:
-                metric = {"rbf": "sqeuclidean", "laplacian": "cityblock"}[kind]
-                self._distances[kind] = (cdist(self.X, self.X, metric), cdist(self.X_held, self.X, metric))
+                name, _, weighed = kind.partition(" ")
+                metric = {"rbf": "sqeuclidean", "laplacian": "cityblock"}[name]
+                w = self.once("weights", lambda: relevance(self.X, self.y)) if weighed else 1.0
+                X, X_held = self.X * w, self.X_held * w
+                self._distances[kind] = (cdist(X, X, metric), cdist(X_held, X, metric))
             gamma = width / self.X.shape[1]
             own, held = (np.exp(-gamma * distance) for distance in self._distances[kind])
             if sum(a.nbytes + b.nbytes for a, b in self._kernels.values()) > REMEMBERED / (FOLDS + 1):
