@@ -458,7 +458,7 @@ def pegasos_kernel(
 
 def relevance(v: Any, X: Any, Y: Any) -> float:
     """-log N(Y_1; 0, K) - ... - log N(Y_m; 0, K) but for a constant, K_ij = s exp(-1/d sum_c (w_c (x_ic - x_jc))^2) + [i = j] t,
-    beside the priors: log w about its mean m RIDGE, that mean N(0, 1/.5), log s N(0, 1/.05), log t N(-1, 1/.05).
+    beside the priors: log w about its mean N(0, 1) m times, that mean N(0, 1/.5), log s N(0, 1/.05), log t N(-1, 1/.05).
     """
     (n, d), m = X.shape, Y.shape[1]
     w, s, t = [math.exp(a) for a in v[:d]], math.exp(v[d]), math.exp(v[d + 1])
@@ -469,5 +469,5 @@ def relevance(v: Any, X: Any, Y: Any) -> float:
             K[i, j] += t if i == j else 0
     value = sum(0.5 * y @ np.linalg.solve(K, y) + 0.5 * np.linalg.slogdet(K)[1] for y in Y.T)
     mean = sum(v[:d]) / d
-    value += sum(0.5 * m * 0.3 * (a - mean) ** 2 for a in v[:d])
+    value += sum(0.5 * m * (a - mean) ** 2 for a in v[:d])
     return float(value + 0.25 * mean**2 + 0.025 * v[d] ** 2 + 0.025 * (v[d + 1] + 1) ** 2)

@@ -79,6 +79,16 @@ def test_ranks_of_two_values_are_not_tried():
     assert set(ApportionedSVCCV(**small).fit(X, y).cv_results_["param_scaling"]) == {"standard", "quantile"}
 
 
+def test_weights_of_very_many_columns_are_not_learned():
+    rng = np.random.default_rng(0)
+    y = np.arange(40) % 2
+    X = rng.normal(size=(40, tuning.RELEVANCE_COLUMNS + 1)) + y[:, None]
+    small = {**SMALL, "scaling": ("standard", "relevance")}
+    assert set(ApportionedSVCCV(**small).fit(X, y).cv_results_["param_scaling"]) == {"standard"}
+    small["scaling"] = "relevance"  # unless asked for
+    assert set(ApportionedSVCCV(**small).fit(X, y).cv_results_["param_scaling"]) == {"relevance"}
+
+
 @pytest.mark.parametrize("kernel", ["rbf", "laplacian", "linear"])
 def test_kernel_matrices_are_those_of_scikit_learn(kernel):
     A, B = np.random.default_rng(0).normal(size=(7, 3)), np.random.default_rng(1).normal(size=(4, 3))
@@ -233,6 +243,7 @@ def test_a_cost_matrix_enters_the_decision(iris):
 def test_sparse_data_have_linear_candidates(iris):
     X, y = iris
     machine = ApportionedSVCCV([1, 1, 5], Cs=(0.1, 1, 10)).fit(sparse.csr_matrix(X), y)
+    assert {p["scaling"] for p in machine.cv_results_["params"]} == {"standard"}
     assert {p["kernel"] for p in machine.cv_results_["params"]} == {"linear"}
     assert np.mean(machine.predict(sparse.csr_matrix(X)) == y) > 0.9
 

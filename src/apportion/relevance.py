@@ -7,7 +7,7 @@ The classes, written as codes Y (n, m), are taken for values of a Gaussian proce
 and the weights w of the d columns, the size s and the noise t are those that make Y likeliest; the w stay near one common value
 unless the rows say otherwise:
 
-    min  1/2 tr(Y' K^-1 Y) + m/2 log|K| + m RIDGE / 2 sum_c (log w_c - mean log w)^2 + priors of mean log w, log s and log t
+    min  1/2 tr(Y' K^-1 Y) + m/2 log|K| + m/2 sum_c (log w_c - mean log w)^2 + priors of mean log w, log s and log t
 
 A column of small weight hardly counts in distances. With G = (m K^-1 - K^-1 Y Y' K^-1) / 2 the derivative by a parameter p is
 sum_ij G_ij dK_ij/dp. This is automatic relevance determination: Rasmussen and Williams, Gaussian Processes for Machine Learning,
@@ -27,7 +27,6 @@ Array = NDArray[np.float64]
 
 ROWS = 400  # enough to learn by; K^-1 takes the third power of their number
 STEPS = 25
-RIDGE = 0.3
 # mean and precision of normal priors
 MEAN_WEIGHT, SIZE, NOISE = (0.0, 0.5), (0.0, 0.05), (-1.0, 0.05)
 # of log w, log s and log t: within these K is positive definite whatever the rows
@@ -84,7 +83,7 @@ def likelihood(v: Array, X: Array, Y: Array) -> tuple[float, Array]:
     apart = v[:d] - mean
     away = np.array([mean, *v[d:]]) - [MEAN_WEIGHT[0], SIZE[0], NOISE[0]]
     precision = np.array([MEAN_WEIGHT[1], SIZE[1], NOISE[1]])
-    value += 0.5 * m * RIDGE * float(apart @ apart) + 0.5 * float(precision @ away**2)
-    gradient[:d] += m * RIDGE * apart + precision[0] * away[0] / d
+    value += 0.5 * m * float(apart @ apart) + 0.5 * float(precision @ away**2)
+    gradient[:d] += m * apart + precision[0] * away[0] / d
     gradient[d:] += precision[1:] * away[1:]
     return value, gradient

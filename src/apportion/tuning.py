@@ -43,6 +43,7 @@ MACHINES = 30
 SEARCH_ROWS = 2000  # more rows are searched on a sample of so many
 # lee-lin-wahba is dear: so many of the best kernels and of the smallest C
 COUPLED_KERNELS, COUPLED_PRICES = 1, 5
+RELEVANCE_COLUMNS = 1000  # weights of more columns are not learned from so few rows
 LOOSE = 0.05  # a machine with a larger relative duality gap is worth a warning
 # of max_time: when the search ends, and when the last machine should be fitted
 SEARCH_SHARE, FIT_SHARE = 0.6, 0.95
@@ -307,8 +308,11 @@ class ApportionedSVCCV(ClassifierMixin, BaseEstimator):
         Cs: Any = PRICES if self.Cs is None else np.sort(np.asarray(self.Cs, dtype=float))
         ranked: list[tuple[int, KernelChoice]] = []
         scalings = (self.scaling,) if isinstance(self.scaling, str) else self.scaling
-        if "standard" in scalings and not sparse.issparse(X) and _at_most_two_values(X):
-            scalings = [s for s in scalings if s != "quantile"]  # ranks of two values say the same
+        if "standard" in scalings and not sparse.issparse(X):
+            if _at_most_two_values(X):
+                scalings = [s for s in scalings if s != "quantile"]  # ranks of two values say the same
+            if d > RELEVANCE_COLUMNS:
+                scalings = [s for s in scalings if s != "relevance"]
         for scaling in scalings:
             for kernel in self.kernels:
                 if sparse.issparse(X) and (kernel != "linear" or scaling in ("quantile", "relevance")):
