@@ -370,6 +370,44 @@ def test_pairs_of_transfers_reach_the_conditions_of_the_optimum(seed, dtype, cen
         assert max(0.0, *true[i][chosen[i]]) <= low + 2 * eps
 
 
+@pytest.mark.parametrize("centred", [False, True])
+@pytest.mark.parametrize(
+    ("dtype", "eps"), [(np.float64, 1e-8), (np.float32, 1e-4), (np.float32, 1e-6)]
+)  # the last: single precision kernel values, double all else
+@pytest.mark.parametrize("seed", range(5))
+def test_pairs_on_all_lines_reach_the_conditions_of_the_optimum(seed, dtype, eps, centred):
+    rng, K, *_ = random_working_set(seed, dtype=dtype)
+    size, rows = len(K), 3
+    lines = np.eye(4) - 0.25 * centred
+    codes = np.vstack([lines, -lines, 0.5 * lines])
+    line = np.array([rng.permutation(4)[:rows] for _ in range(size)])  # each example is on three of the four
+    code = line + 4 * rng.integers(0, 3, line.shape)
+    margins, upper = rng.uniform(0.2, 2, line.shape), rng.choice([0.0, 0.05, 0.5, 5.0], line.shape)
+    start = upper * rng.choice([0.0, 0.3, 1.0], upper.shape)
+    table = _Table(codes[code], margins, shared=False)
+    assert table.grid
+    kernel = Precomputed(K, np.arange(size), dtype)
+    state = _Coupled(kernel, np.arange(size), upper, table, 0.0, np.zeros(4), start.copy(), map, size)
+    state.certify()
+    some, found = rng.permutation(size)[:30], start
+    for _ in range(20):  # a call ends after so many steps, near the optimum or not
+        state._solve(some, np.ones(line.shape, bool), eps)
+        if np.array_equal(found, state.alpha):
+            break
+        found = state.alpha.copy()
+        state.scores[:] = 0.0
+        state._update(state._beta(found, state.y))
+        state.certify()
+    else:
+        pytest.fail("it does not come to an end")
+    others = np.setdiff1d(np.arange(size), some)
+    assert np.any(found != start) and np.array_equal(found[others], start[others])
+    true = gradient(K, codes, code, margins, found)[some]
+    found, upper = found[some], upper[some]
+    assert np.all((found >= 0) & (found <= upper))
+    assert np.all(true[found < upper] <= 2 * eps) and np.all(true[found > 0] >= -2 * eps)
+
+
 def test_coupled_tables_on_more_outputs_than_a_cache_line_holds():
     X, y, weight = problem(2200, d=5, k=11, seed=6)
     for loss in ("crammer-singer", "lee-lin-wahba"):

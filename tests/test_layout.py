@@ -27,6 +27,7 @@ ORDER = (
     "rows",
     "coordinate",
     "pairs",
+    "grids",
     "coupled",
     "multipliers",
     "dual",

@@ -2,15 +2,18 @@
 
 The way to the optimum is that of working_sets.py: samples that grow, working sets solved in cache, one panel a round that brings
 the scores of all examples up to date, the duality gap as the end. What differs is the working set: the variables (example, row)
-in use and those that violate most, solved by pairs.py.
+in use and those that violate most, solved by pairs.py; or all those of their examples, solved by grids.py.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .coordinate import HUGE, TINY, feasible
+from .grids import solve_grid
 from .kernels import Kernel
 from .pairs import NOTHING, solve_pairs
 from .panels import SAMPLE_TOL, Members, nested_samples, panel, precision, workers
@@ -50,6 +53,9 @@ class _Table:
         self.line, self.scale = np.zeros((k, R + 1, R + 1), np.intp), np.zeros((k, R + 1, R + 1))
         self.line[:, to, off], self.scale[:, to, off] = line.reshape(k, -1), largest.reshape(k, -1)
         self.square = (directions**2).sum(axis=1)  # (lines,)
+        # each class has at most one row on a line, and rows on at least two thirds of the lines
+        own = np.sort(self.line[:, :R, R], axis=1)
+        self.grid = not shared and 3 * R >= 2 * len(directions) and bool(np.all(np.diff(own, axis=1) > 0))
         place = directions.argmax(axis=1)
         if m > 2 and np.allclose(directions, (m * np.eye(m)[place] - 1) / (m - 1)):
             self.sums = np.column_stack([place, np.full_like(place, m)])
@@ -212,7 +218,9 @@ class _Coupled:
         return True
 
     def _solve(self, members: Members, chosen: NDArray[np.bool_], eps: float) -> None:
-        """Maximise over the chosen variables of the members."""
+        """Maximise over the chosen variables of the members; on a grid over all of theirs."""
+        if self.table.grid:
+            return self._solve_grid(members, eps)
         table, R = self.table, chosen.shape[1]
         at, row = np.nonzero(chosen[members])
         example, N = members[at], len(at)
@@ -245,6 +253,25 @@ class _Coupled:
         solve_pairs(K, h, *transfers, *forms, owner, first, own, a, bound, eps, 5000 + 20 * len(z))
         # at the bound itself where nothing is left
         self.alpha[example, row] = a[:N] if table.shared else np.where(a[N:] > 0, a[:N], upper)
+
+    def _solve_grid(self, members: Members, eps: float) -> None:
+        table, R = self.table, self.alpha.shape[1]
+        K, h = self._kernel_matrix(members)
+        y, count = self.y[members], np.arange(len(members))[:, None]
+        lines = table.line[y, :R, R]  # (members, R)
+
+        def grid(values: Array, kind: Any = float) -> NDArray[Any]:
+            out = np.zeros((len(table.square), len(members)), kind)
+            out[lines, count] = values
+            return out
+
+        z, upper = self.z[members], self.upper[members]
+        real = precision(K, z, eps)
+        a, bound = grid(self.alpha[members]), grid(upper)
+        forms = table.square, table.sums, table.read, table.write
+        scale = grid(table.scale[y, :R, R], real)
+        solve_grid(K, h, grid(z, real), scale, *forms, a, bound, eps, 5000 + 20 * z.size)
+        self.alpha[members] = a[lines, count]
 
     def _kernel_matrix(self, members: Members) -> tuple[Array, Array]:
         """K + t of the members, and its diagonal."""

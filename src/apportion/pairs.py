@@ -27,7 +27,7 @@ NOTHING = 1e-14  # share of a bound that is rounding
 
 
 @jit
-def _both(v, w, H, L, q, room_d, room_e):
+def both(v, w, H, L, q, room_d, room_e):
     """The best d in [0, room_d] and e in [0, room_e], v > 0; one after the other where they are cut."""
     det = max(H * L - q * q, ALIKE * H * L)
     d = min(max((L * v - q * w) / det, 0.0), room_d)
@@ -187,7 +187,7 @@ def solve_pairs(
                 w, L, q = now[j], max(h[j], real(TINY)), length * row[j]
                 side_j = 1.0 if w > q * v / H else -1.0
                 room_j = a[source[j]] if side_j > 0.0 else a[target[j]]
-                d, e = _both(side_i * v, side_j * w, H, L, side_i * side_j * q, room_i, room_j)
+                d, e = both(side_i * v, side_j * w, H, L, side_i * side_j * q, room_i, room_j)
                 e = _move(j, side_j, e, a, target, source, NOTHING * bound[owner[j]])
         d = _move(i, side_i, d, a, target, source, NOTHING * bound[owner[i]])
         for o in (owner[i], owner[j]):
