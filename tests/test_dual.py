@@ -20,6 +20,7 @@ from apportion.coupled import _Coupled, _Table
 from apportion.dual import solve_kernel, solve_linear
 from apportion.kernels import Precomputed, Remembered, make_kernel
 from apportion.losses import LOSSES, LossTable, loss_table, value
+from apportion.pairs import solve_pairs
 from apportion.solution import Settings
 from apportion.threads import threads
 
@@ -291,18 +292,22 @@ def test_a_working_set_grows_where_it_is_too_small_to_get_on(monkeypatch):
     assert solution.gap > 1e-3
 
 
-def random_working_set(seed, size=40, rows=4, dtype=np.float64, centred=False):
+def random_working_set(seed, form, size=40, rows=4, dtype=np.float64):
     """Kernel matrix, codes (opposite, orthogonal and zero ones among them), the code of each row (size, rows), margins."""
     rng = np.random.default_rng(seed)
     K = rbf_kernel(rng.normal(size=(size, 3)), gamma=0.3) * rng.uniform(0.5, 2, size)[:, None]
     K = ((K + K.T) / 2 + 2 * np.eye(size)).astype(dtype)
     codes = np.vstack([np.eye(3), -np.eye(3)[:1], [[1.0, -2.0, 0.5], [0.0, 0.0, 0.0]]])
-    if centred:
+    if form == "centred":
         codes = (
             np.vstack([np.eye(3), -np.eye(3), 0.5 * np.eye(3)])
             - np.repeat([1 / 3, -1 / 3, 1 / 6], 3)[:, None]
         )
     code = np.array([rng.permutation(len(codes))[:rows] for _ in range(size)])  # (size, rows)
+    if form == "differences":  # of 30 outputs, of which an example concerns few
+        own, other = rng.integers(0, 30, size), np.array([rng.permutation(30)[:rows] for _ in range(size)])
+        codes = (np.eye(30)[own][:, None] - np.eye(30)[other]).reshape(-1, 30)
+        code = np.arange(size * rows).reshape(size, rows)
     return rng, K, codes, code, rng.uniform(0.2, 2, (size, rows))
 
 
@@ -316,11 +321,15 @@ def gradient(K, codes, code, margins, a):
 
 
 @pytest.mark.parametrize("shared", [False, True])
-@pytest.mark.parametrize("centred", [False, True])
+@pytest.mark.parametrize("form", ["mixed", "centred", "differences"])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("seed", range(3))
-def test_pairs_of_transfers_reach_the_conditions_of_the_optimum(seed, dtype, centred, shared):
-    rng, K, codes, code, margins = random_working_set(seed, dtype=dtype, centred=centred)
+def test_pairs_of_transfers_reach_the_conditions_of_the_optimum(seed, dtype, form, shared, monkeypatch):
+    corners: list[np.ndarray] = []
+    monkeypatch.setattr(
+        "apportion.coupled.solve_pairs", lambda *args: corners.append(args[1]) or solve_pairs(*args)
+    )
+    rng, K, codes, code, margins = random_working_set(seed, form, dtype=dtype)
     size, rows = code.shape
     chosen = rng.random((size, rows)) < 0.8
     upper = rng.choice([0.0, 0.05, 0.5, 5.0], (size, 1 if shared else rows)) * np.ones((size, rows))
@@ -354,6 +363,8 @@ def test_pairs_of_transfers_reach_the_conditions_of_the_optimum(seed, dtype, cen
         state.certify()
     else:
         pytest.fail("it does not come to an end")
+    # a kernel matrix for each output, or one for all
+    assert all(np.any(corner) == (form == "differences") for corner in corners)
     assert np.any(found != start) and np.all(found >= 0) and np.all(found[~chosen] == 0)
     true = gradient(K, codes, code, margins, found)
     if not shared:
@@ -376,7 +387,7 @@ def test_pairs_of_transfers_reach_the_conditions_of_the_optimum(seed, dtype, cen
 )  # the last: single precision kernel values, double all else
 @pytest.mark.parametrize("seed", range(5))
 def test_pairs_on_all_lines_reach_the_conditions_of_the_optimum(seed, dtype, eps, centred):
-    rng, K, *_ = random_working_set(seed, dtype=dtype)
+    rng, K, *_ = random_working_set(seed, "mixed", dtype=dtype)
     size, rows = len(K), 3
     lines = np.eye(4) - 0.25 * centred
     codes = np.vstack([lines, -lines, 0.5 * lines])

@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 from sklearn.metrics.pairwise import pairwise_kernels, rbf_kernel
 
-from apportion.kernels import ROWS, Remembered, cross_kernel, make_kernel
+from apportion.kernels import COLUMNS, ROWS, Remembered, cross_kernel, make_kernel, tile_width
 
 PARAMS = {"gamma": 0.3, "degree": 2, "coef0": 0.5}
 NAMES = ("rbf", "laplacian", "linear", "poly", "sigmoid")
@@ -195,3 +195,11 @@ def test_cache_size_reaches_the_kernels_that_keep_rows():
         assert isinstance(kernel, Remembered)
         assert kernel.capacity == int(0.1 * 2**20 // (300 * 8))
         assert kernel.take(np.arange(100)).capacity == 100
+
+
+def test_tiles_are_even_in_number_and_of_about_one_size():
+    for n in (1, 64, 1024, 1025, 2049, 5058, 18_000):
+        width = tile_width(n)
+        count = -(-n // width)
+        assert width % 64 == 0 and width <= COLUMNS
+        assert count == 1 or (count % 2 == 0 and width - (n - (count - 1) * width) < 64 * count)

@@ -7,6 +7,7 @@ in use and those that violate most, solved by pairs.py; or all those of their ex
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -127,9 +128,14 @@ class _Coupled:
     def _beta(self, alpha: Array, y: Members) -> Array:
         """(m, n) sum_r alpha_ir codes[y_i, r]."""
         beta = np.empty((self.table.codes.shape[2], len(y)))
-        for c in range(len(self.table.codes)):
-            beta[:, y == c] = (alpha[y == c] @ self.table.codes[c]).T
+        for codes, members in zip(self.table.codes, self._classes(y), strict=True):
+            beta[:, members] = (alpha[members] @ codes).T
         return beta
+
+    def _classes(self, y: Members) -> list[slice]:
+        """Where the examples of each class are, of examples in the order of their classes y."""
+        edges = np.searchsorted(y, np.arange(len(self.table.codes) + 1))
+        return [slice(a, z) for a, z in pairwise(edges)]
 
     def _update(self, change: Array) -> None:
         """Scores of all examples after beta changed by `change` (m, n)."""
@@ -141,8 +147,7 @@ class _Coupled:
         """Primal value and gap, and z (n, R) = margins - codes . f."""
         f = self.scores.T + (self.b + self.t * self.total)
         self.z = np.empty_like(self.alpha)
-        for c in range(len(self.table.codes)):
-            members = self.y == c
+        for c, members in enumerate(self._classes(self.y)):
             self.z[members] = self.table.margins[c] - f[members] @ self.table.codes[c].T
         slack = self.upper * np.maximum(self.z, 0.0)
         hinge = float((slack.max(axis=1) if self.table.shared else slack.sum(axis=1)).sum())
@@ -245,18 +250,20 @@ class _Coupled:
         forms = table.square[lines], table.sums[lines], table.read[lines], table.write[lines]
         own = _order(owner)
         first = np.searchsorted(owner[own], np.arange(len(bound) + 1))
-        K, h = self._kernel_matrix(members)
-        real = precision(K, z, eps)
+        starts = np.append(starts, len(target))
+        sums = np.repeat(forms[1], np.diff(starts), axis=0).T  # (width, transfers)
+        matrices = self._kernel_matrices(members, sums, at[target])
+        real = precision(matrices[0], z, eps)
         scale = table.scale[self.y[example[target]], rows[target], rows[source]].astype(real)
         z = (z[target] - z[source]).astype(real)
-        transfers = at[target].astype(np.uint64), scale, target, source, z, np.append(starts, len(z))
-        solve_pairs(K, h, *transfers, *forms, owner, first, own, a, bound, eps, 5000 + 20 * len(z))
+        transfers = self.diagonal[example[target]], scale, target, source, z, starts
+        solve_pairs(*matrices, *transfers, *forms, owner, first, own, a, bound, eps, 5000 + 20 * len(z))
         # at the bound itself where nothing is left
         self.alpha[example, row] = a[:N] if table.shared else np.where(a[N:] > 0, a[:N], upper)
 
     def _solve_grid(self, members: Members, eps: float) -> None:
         table, R = self.table, self.alpha.shape[1]
-        K, h = self._kernel_matrix(members)
+        K, h = self._lifted(self.kernel.block(members, members)), self.diagonal[members]
         y, count = self.y[members], np.arange(len(members))[:, None]
         lines = table.line[y, :R, R]  # (members, R)
 
@@ -273,13 +280,39 @@ class _Coupled:
         solve_grid(K, h, grid(z, real), scale, *forms, a, bound, eps, 5000 + 20 * z.size)
         self.alpha[members] = a[lines, count]
 
-    def _kernel_matrix(self, members: Members) -> tuple[Array, Array]:
-        """K + t of the members, and its diagonal."""
-        K = self.kernel.block(members, members)
+    def _kernel_matrices(
+        self, members: Members, sums: NDArray[np.intp], at: NDArray[np.intp]
+    ) -> tuple[Array, NDArray[np.uintp], NDArray[np.uintp], NDArray[np.uint32]]:
+        """K + t of the examples each sum concerns, one after the other, or of all members for all sums where that is less.
+
+        Transfers, of the members `at`, concern the `sums` (width, transfers). Returns K, corner, edge, place of pairs.py.
+        """
+        concerned = np.zeros((sums.max() + 1, len(members)), bool)
+        concerned[sums, at] = True
+        sizes = np.count_nonzero(concerned, axis=1)
+        apart = (sizes**2).sum() < len(members) ** 2
+        if not apart:
+            concerned[:], sizes[:] = True, len(members)
+        edge = np.append(0, np.cumsum(sizes))
+        corner = np.append(0, np.cumsum(sizes**2)) if apart else np.zeros_like(edge)
+        if apart:
+            K = np.empty(corner[-1], self.kernel.dtype)
+            for some, size, start in zip(concerned, sizes, corner[:-1], strict=True):
+                of_sum = members[some]
+                for _ in self.kernel.blocks(of_sum, of_sum, K[start : start + size**2].reshape(size, size)):
+                    pass
+        else:
+            K = self.kernel.block(members, members).ravel()
+        place = (np.cumsum(concerned) - 1).astype(np.uint32).reshape(concerned.shape)
+        edges = corner.astype(np.uintp), edge.astype(np.uintp)
+        return self._lifted(K), *edges, np.ascontiguousarray(place[sums, at])
+
+    def _lifted(self, K: Any) -> Any:
+        """K + t"""
         if self.t > LARGE * self.diagonal.max():  # would drown the kernel in single precision
             K = K.astype(float)
         K += K.dtype.type(self.t)
-        return K, self.diagonal[members]
+        return K
 
 
 def solve_table_kernel(

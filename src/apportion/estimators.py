@@ -144,9 +144,9 @@ class _ApportionedClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
         X = canonical_csr(X)
         check_magnitude(X)
         weight = check_sample_weight(sample_weight, len(y))
-        if len(np.unique(y[weight > 0])) < 2:
-            raise ValueError("sample_weight leaves fewer than 2 classes with a positive weight.")
         counts: Any = np.bincount(y, weights=weight, minlength=k)
+        if np.count_nonzero(counts) < 2:
+            raise ValueError("sample_weight leaves fewer than 2 classes with a positive weight.")
         costs = check_costs(self.costs, classes, class_counts=counts)
         return Checked(X, y, weight, classes, counts, costs, self._table(costs))
 
@@ -191,7 +191,8 @@ class _ApportionedClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
                 stacklevel=4,
             )
         beta = solution.beta(table, y[rows])
-        support = np.flatnonzero(beta.any(axis=1))
+        used = solution.used
+        support = used[beta[used].any(axis=1)]
         self.classes_, self.costs_, self.table_ = classes, costs.array, table
         self._trained_costs = costs.array
         self.class_weight_total_ = counts

@@ -28,7 +28,17 @@ Block = NDArray[Any]
 Index = Any  # integer array or slice
 
 # of a tile, which is computed and used while it stays in the second-level cache
-ROWS, COLUMNS = 240, 1024
+ROWS, COLUMNS = 240, 1280
+
+
+def tile_width(n: int) -> int:
+    """Columns of a tile, at most `COLUMNS`: in so many the n columns are an even number of tiles of about one size.
+
+    Two threads then share them evenly. Tiles begin at multiples of 64, with a packed group of columns.
+    """
+    count = -(-n // COLUMNS)
+    count += count > 1 and count % 2
+    return 64 * -(-n // (64 * count)) if count else COLUMNS
 
 
 class Kernel(Protocol):
@@ -247,7 +257,7 @@ class Precomputed:
 class Remembered:
     """Whole kernel rows kept in at most `megabytes` of memory; when it is full, rows that are not asked for make room.
 
-    They are kept in tiles of `COLUMNS` columns, so that what is read together lies together. `reserve(rows)` finds room, then
+    They are kept in tiles of `tile_width` columns, so that what is read together lies together. `reserve(rows)` finds room, then
     `fill(rows, cols)` computes the blocks of a tile and keeps them, from any thread, all of them before the next `reserve`.
     """
 
@@ -257,7 +267,8 @@ class Remembered:
         self.capacity = int(min(self.n, megabytes * 2**20 // max(row, 1)))
         # takes memory as it is written to, in one piece: the system then hands it out in large pages
         memory = np.empty(self.capacity * self.n, self.dtype)
-        widths = [(start, min(COLUMNS, self.n - start)) for start in range(0, self.n, COLUMNS)]
+        self.width = tile_width(self.n)
+        widths = [(start, min(self.width, self.n - start)) for start in range(0, self.n, self.width)]
         self._tiles = [
             memory[self.capacity * start :][: self.capacity * width].reshape(self.capacity, width)
             for start, width in widths
@@ -282,7 +293,7 @@ class Remembered:
 
     def tile(self, cols: slice) -> Block:
         """What is kept of the columns: row slot[i] holds example i."""
-        return self._tiles[cols.start // COLUMNS]
+        return self._tiles[cols.start // self.width]
 
     def fill(self, rows: NDArray[np.intp], cols: slice) -> Iterator[tuple[slice, Block]]:
         """The blocks of a tile of columns; of the rows that have a slot they are kept there."""

@@ -22,6 +22,7 @@ import numpy as np
 from ._jit import NOWHERE, first_from, fmax, fmin, jit
 
 FAR, TINY = 1e30, 1e-12
+WORTH = 0.5  # lines whose largest gradient is under this share of the largest of the last turn wait
 ALIKE = 1e-6  # L - q^2 / H is taken to be no less than this share of L
 NOTHING = 1e-14  # share of a bound that is rounding
 
@@ -39,14 +40,14 @@ def both(v, w, H, L, q, room_d, room_e):
 
 
 @jit
-def _read(base, scale, example, p, first, q, second, total, floor, ceiling, a, z, now):
-    """now = base - scale (p total[first] + q total[second])[example] from a to z.
+def _read(base, scale, p, first, q, second, total, floor, ceiling, a, z, now):
+    """now = base - scale (p total[first] + q total[second]) from a to z.
 
     Returns the largest |now| of the variables that can follow it.
     """
     largest = now.dtype.type(0.0)
     for t in range(a, z):
-        new = base[t] - scale[t] * (p * total[first, example[t]] + q * total[second, example[t]])
+        new = base[t] - scale[t] * (p * total[first[t]] + q * total[second[t]])
         now[t] = new
         new = fmin(fmax(new, floor[t]), ceiling[t])
         largest = fmax(largest, fmax(new, -new))
@@ -80,18 +81,22 @@ def _first_gradient(now, floor, ceiling, least, a, z):
 
 
 @jit
-def _gather(K, i, example, scale, a, z, out):
-    for t in range(a, z):
-        out[t] = scale[t] * K[i, example[t]]
+def _row(corner, edge, s, place):
+    """Where K holds the row of the example at `place` of sum s: its kernel value with that at place t is K[_row + t]."""
+    return corner[s] + (place - edge[s]) * (edge[s + 1] - edge[s]) - edge[s]
 
 
 @jit
-def _add(total, first, second, p, q, K, i, d, j, e):
-    """total[first] += p (d K[i] + e K[j]), total[second] += q (d K[i] + e K[j])."""
-    for t in range(len(K)):
-        change = d * K[i, t] + e * K[j, t]
-        total[first, t] += p * change
-        total[second, t] += q * change
+def _gather(K, row, place, scale, a, z, out):
+    for t in range(a, z):
+        out[t] = scale[t] * K[row + place[t]]
+
+
+@jit
+def _add(total, a, z, K, i, d, j, e):
+    """total += d K[i + ..] + e K[j + ..] from a to z."""
+    for t in range(a, z):
+        total[t] += d * K[i + t] + e * K[j + t]
 
 
 @jit
@@ -117,8 +122,10 @@ def _move(t, side, step, a, target, source, nothing):
 @jit
 def solve_pairs(
     K,
+    corner,
+    edge,
+    place,
     diagonal,
-    example,
     scale,
     target,
     source,
@@ -138,43 +145,48 @@ def solve_pairs(
 ):
     """Maximise over a >= 0 until no transfer has a gradient of more than eps that it can follow; changes a.
 
-    Transfer t, of an example of the kernel matrix K with its `diagonal`, moves something from a[source[t]] to a[target[t]], as long
-    as there is any, or back; its gradient at the start is z[t]. Those that draw on the same have the same owner o: they are
+    Transfer t, of an example whose kernel value with itself is diagonal[t], moves something from a[source[t]] to a[target[t]], as
+    long as there is any, or back; its gradient at the start is z[t]. Those that draw on the same have the same owner o: they are
     own[first[o]] .. own[first[o + 1] - 1], and bound[o] is what they have to share.
 
     Transfers starts[l] .. starts[l + 1] - 1 lie on line l: their codes are `scale` times its direction, of length square[l]^(1/2).
     Lines take turns, a step of two transfers each. What the scores of the examples have changed by since the start is kept as few
     sums, of which line l concerns sums[l]: its direction . f is read[l] . these, and a step adds write[l] to them. So a
-    step costs as much as the line has transfers, not all of them.
+    step costs as much as the line has transfers, not all of them. A line that has little to gain lets its turn pass.
+
+    A sum is kept for those examples only that have a transfer it concerns: sum s in edge[s] .. edge[s + 1] - 1 of one array, where
+    transfer t finds its example in place[r, t] for the r-th sum of its line. The kernel matrix of these examples begins at
+    K[corner[s]]; all sums may share one.
 
     Returns the number of steps.
     """
     size, lines, real, step = z.size, starts.size - 1, K.dtype.type, z.dtype.type
     floor, ceiling, h = np.empty(size, K.dtype), np.empty(size, K.dtype), np.empty(size, K.dtype)
     row, gains, now = np.empty(size, K.dtype), np.empty(size, K.dtype), np.empty(size, z.dtype)
-    total = np.zeros((sums.max() + 1, len(K)), z.dtype)
+    total = np.zeros(edge[-1], z.dtype)
     for line in range(lines):
         for t in range(starts[line], starts[line + 1]):
-            h[t] = diagonal[example[t]] * square[line] * scale[t] ** 2
+            h[t] = diagonal[t] * square[line] * scale[t] ** 2
             _mark(t, a, target, source, floor, ceiling)
-    line, quiet, steps = -1, 0, 0
+    line, quiet, steps, least, largest = -1, 0, 0, step(eps), step(0.0)
     while quiet < lines and steps < max_steps:
-        line = line + 1 if line + 1 < lines else 0
+        line += 1
+        if line == lines:
+            line, least, largest = 0, max(step(eps), step(WORTH) * largest), step(0.0)
         s, t, most = np.uintp(starts[line]), np.uintp(starts[line + 1]), step(0.0)
         for r in range(0, sums.shape[1], 2):
             p, q = step(read[line, r]), step(read[line, r + 1])
-            one, two = sums[line, r], sums[line, r + 1]
             base = z if r == 0 else now
-            most = _read(base, scale, example, p, one, q, two, total, floor, ceiling, s, t, now)
-        if most <= eps:
-            quiet += 1
+            most = _read(base, scale, p, place[r], q, place[r + 1], total, floor, ceiling, s, t, now)
+        largest = max(largest, most)
+        quiet = quiet + 1 if most <= eps else 0
+        if most <= least:
             continue
-        quiet = 0
         steps += 1
         i = _first_gradient(now, floor, ceiling, most, s, t)
         v, H, length = now[i], max(h[i], real(TINY)), scale[i] * square[line]
         floor[i], ceiling[i] = 0.0, 0.0  # not its own partner
-        _gather(K, example[i], example, scale, s, t, row)
+        _gather(K, _row(corner, edge, sums[line, 0], place[0, i]), place[0], scale, s, t, row)
         rates = real(length * v / H), real(1.0 / H), real((length / H) ** 2)
         best = _gains(now, floor, ceiling, row, h, *rates, s, t, gains)
         side_i = 1.0 if v > 0.0 else -1.0
@@ -194,7 +206,8 @@ def solve_pairs(
             for t in range(first[o], first[o + 1]):
                 _mark(own[t], a, target, source, floor, ceiling)
         d, e = d * scale[i], e * scale[j]
-        for r in range(0, sums.shape[1], 2):
-            p, q = step(write[line, r]), step(write[line, r + 1])
-            _add(total, sums[line, r], sums[line, r + 1], p, q, K, example[i], step(d), example[j], step(e))
+        for r in range(sums.shape[1]):
+            p, one = write[line, r], sums[line, r]
+            row_i, row_j = _row(corner, edge, one, place[r, i]), _row(corner, edge, one, place[r, j])
+            _add(total, edge[one], edge[one + 1], K, row_i, step(p * d), row_j, step(p * e))
     return steps

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ._jit import jit
-from .kernels import COLUMNS, ROWS, Kernel, Remembered
+from .kernels import ROWS, Kernel, Remembered, tile_width
 from .solution import Array
 from .threads import Each
 
@@ -87,14 +87,14 @@ def panel(kernel: Kernel, rows: Members, step: Array, outputs: Members, E: Array
         order = np.argsort(known < 0, kind="stable")  # these come first
         rows, step, known = rows[order], step.take(order, axis=1), known[known >= 0]
         kernel.reserve(rows)
-    places, new = np.arange(ROWS), rows[len(known) :]
+    places, new, width = np.arange(ROWS), rows[len(known) :], tile_width(kernel.n)
 
     def one(start: int) -> None:
-        cols = slice(start, min(start + COLUMNS, kernel.n))
+        cols = slice(start, min(start + width, kernel.n))
         for r in range(0, len(known), ROWS):
             slots = known[r : r + ROWS]
             _apply(step[:, r : r + len(slots)], tile(cols), slots, E, outputs, start)
         for at, block in blocks(new, cols):  # used while it is in the processor's cache
             _apply(step[:, len(known) :][:, at], block, places[: len(block)], E, outputs, start)
 
-    list(each(one, range(0, kernel.n, COLUMNS)))
+    list(each(one, range(0, kernel.n, width)))

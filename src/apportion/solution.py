@@ -28,7 +28,7 @@ class Solution:
     @property
     def used(self) -> NDArray[np.intp]:
         """The examples with a non-zero dual variable; mostly few."""
-        return np.flatnonzero(self.alpha.any(axis=1))
+        return np.flatnonzero(self.alpha @ np.ones(self.alpha.shape[1]))  # none is negative
 
     def beta(self, table: LossTable, y: NDArray[np.intp]) -> Array:
         """(n, m): sum_r alpha_ir codes[y_i, r], the coefficients of phi(x_i)."""
