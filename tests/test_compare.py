@@ -353,6 +353,13 @@ def test_study_runs_and_is_read_back(tmp_path):
     assert large.run_study(cells, **options) == entries and cells.path.stat().st_size == size
 
 
+def test_the_study_runs_all_methods_but_those_that_are_asked_for(tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr(large, "run", lambda tasks, cells, methods, **_: asked.extend(methods) or {})
+    large.run_study(Cells(tmp_path / "cells.jsonl"), names=("iris",), repeats=1)
+    assert set(asked) == set(METHODS) - set(large.ASKED)
+
+
 def made_up_entries():
     rng = np.random.default_rng(0)
     entries = []
@@ -369,6 +376,15 @@ def made_up_entries():
                 common = {"data": name, "ratio": ratio, "dear": dear, "repeat": repeat, "n": 100, "k": k}
                 entries.append({**common, "cost": cost})
     return entries
+
+
+def test_rivals_with_our_weights_of_columns_are_told_apart():
+    entries = made_up_entries()
+    for entry in entries:
+        entry["cost"]["csovo3"] = entry["cost"]["apportioned"] * 2
+    text = large_tables.verdict(entries, large_tables.everywhere(entries))
+    assert "50.0 % under the best rival given the same kernels and weights of columns (CSOVO" in text
+    assert "as its users run it (CSOVO, RBF" not in text
 
 
 def test_page_of_the_study():

@@ -419,6 +419,23 @@ def test_pairs_on_all_lines_reach_the_conditions_of_the_optimum(seed, dtype, eps
     assert np.all(true[found < upper] <= 2 * eps) and np.all(true[found > 0] >= -2 * eps)
 
 
+def test_pairs_end_where_a_gradient_is_the_tolerance_as_single_precision_rounds_it():
+    """Up, here: a line whose gradient is above eps, though not above float32(eps), was passed over for ever."""
+    eps = 0.3
+    assert float(np.float32(eps)) > eps
+    codes = np.zeros((2, 1, 4))
+    codes[0, 0], codes[1, 0] = [1, -1, 0, 0], [0, 0, 1, -1]
+    table = _Table(codes, np.array([[1.0], [eps]]), shared=False)
+    kernel, y = Precomputed(np.eye(4, dtype=np.float32), np.arange(4), np.float32), np.array([0, 0, 1, 1])
+    state = _Coupled(kernel, y, np.ones((4, 1)), table, 0.0, np.zeros(4), np.zeros((4, 1)), map, 4)
+    assert not table.grid
+    state.certify()
+    state._solve(np.arange(4), np.ones((4, 1), bool), eps)
+    # 1 - 2 a = 0 for the first class; of the second at most eps is left
+    assert_allclose(state.alpha[:2], 0.5, atol=eps / 2)
+    assert np.all(0.3 - 2 * state.alpha[2:] <= eps)
+
+
 def test_coupled_tables_on_more_outputs_than_a_cache_line_holds():
     X, y, weight = problem(2200, d=5, k=11, seed=6)
     for loss in ("crammer-singer", "lee-lin-wahba"):

@@ -48,13 +48,30 @@ def test_weights_go_with_their_columns(few_columns_tell):
     np.testing.assert_allclose(relevance(X[:, order], y), relevance(X, y)[order], rtol=1e-3)
 
 
-def test_more_rows_are_drawn_from(few_columns_tell):
-    rng = np.random.default_rng(2)
-    X = rng.normal(size=(5 * ROWS, 6))
-    y = (X[:, 0] > 0).astype(int)
+@pytest.mark.parametrize("k", [2, 40, 450])
+def test_of_more_rows_so_many_are_drawn(k, monkeypatch):
+    seen = []
+    monkeypatch.setattr(
+        "apportion.relevance.likelihood", lambda v, X, Y: seen.append(X) or likelihood(v, X, Y)
+    )
+    X = np.random.default_rng(2).normal(size=(3 * ROWS, 6))
+    y = np.argsort(np.argsort(X[:, 0])) * k // len(X)
     w = relevance(X, y)
-    np.testing.assert_array_equal(w, relevance(X, y))
     assert w.argmax() == 0
+    assert seen[0].shape == (ROWS, 6)
+    assert {tuple(row) for row in seen[0]} <= {tuple(row) for row in X}
+    np.testing.assert_array_equal(w, relevance(X, y))
+
+
+def test_names_of_the_classes_do_not_matter():
+    """A class may be missing from the rows of a fold."""
+    rng = np.random.default_rng(3)
+    X, y = rng.normal(size=(60, 4)), np.arange(60) % 3
+    X[:, 1] += y
+    for names in ([0, 1, 2], [0, 2, 5], [4, 1, 9]):
+        np.testing.assert_allclose(relevance(X, np.array(names)[y]), relevance(X, y), rtol=1e-3)
+    two = y < 2
+    np.testing.assert_array_equal(relevance(X[two], 2 * y[two]), relevance(X[two], y[two]))
 
 
 @pytest.mark.parametrize(

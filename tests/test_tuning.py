@@ -79,10 +79,11 @@ def test_ranks_of_two_values_are_not_tried():
     assert set(ApportionedSVCCV(**small).fit(X, y).cv_results_["param_scaling"]) == {"standard", "quantile"}
 
 
-def test_weights_of_very_many_columns_are_not_learned():
+@pytest.mark.parametrize("columns", [1, tuning.RELEVANCE_COLUMNS + 1])
+def test_weights_of_one_column_or_very_many_are_not_learned(columns):
     rng = np.random.default_rng(0)
     y = np.arange(40) % 2
-    X = rng.normal(size=(40, tuning.RELEVANCE_COLUMNS + 1)) + y[:, None]
+    X = rng.normal(size=(40, columns)) + y[:, None]
     small = {**SMALL, "scaling": ("standard", "relevance")}
     assert set(ApportionedSVCCV(**small).fit(X, y).cv_results_["param_scaling"]) == {"standard"}
     small["scaling"] = "relevance"  # unless asked for
@@ -305,6 +306,20 @@ def test_time_is_kept_and_what_was_found_is_used(iris):
     full = ApportionedSVCCV([1, 1, 5]).fit(X, y)
     assert spent < time.monotonic() - start
     assert len(full.machines_) == 30
+
+
+def test_folds_are_scaled_when_they_are_needed(iris, monkeypatch):
+    """Learning weights takes time: for no fold after the deadline, and for no more of them than a kernel is tried on."""
+    learned = []
+    monkeypatch.setattr(
+        "apportion.search.relevance", lambda X, y: learned.append(len(y)) or np.ones(X.shape[1])
+    )
+    some = {**SMALL, "scaling": ("standard", "relevance"), "gammas": (0.2,)}
+    ApportionedSVCCV(max_time=1e-6, **some).fit(*iris)
+    assert learned == []
+    some = {**SMALL, "scaling": ("relevance", "standard"), "gammas": (100.0, 200.0, 300.0)}
+    ApportionedSVCCV(refit=False, **some).fit(*iris)
+    assert 2 <= len(learned) <= 5 and set(learned) == {120}
 
 
 def test_progress_counts_every_task(iris):

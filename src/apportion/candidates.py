@@ -94,16 +94,15 @@ class Search:
         self.X, self.y, self.weight, self.splits = X, y, weight, splits
         self.n_jobs, self.clock = n_jobs, clock
         self.found: list[Found] = []
-        self.scaled: dict[str, list[tuple[Any, Any]]] = {}  # scaling: (training rows, test rows) of each fold
+        self.scaled: dict[tuple[str, int], tuple[Any, Any]] = {}
 
-    def folds(self, scaling: str) -> list[tuple[Any, Any]]:
-        """The scaled rows of each fold, computed once."""
-        if scaling not in self.scaled:
-            self.scaled[scaling] = []
-            for train, test in self.splits:
-                scale = fitted_scaler(scaling, self.X[train], self.y[train])
-                self.scaled[scaling].append((scale.transform(self.X[train]), scale.transform(self.X[test])))
-        return self.scaled[scaling]
+    def scaled_rows(self, scaling: str, fold: int) -> tuple[Any, Any]:
+        """The training and the test rows of a fold under a scaling, computed once."""
+        if (scaling, fold) not in self.scaled:
+            train, test = self.splits[fold]
+            scale = fitted_scaler(scaling, self.X[train], self.y[train])
+            self.scaled[scaling, fold] = scale.transform(self.X[train]), scale.transform(self.X[test])
+        return self.scaled[scaling, fold]
 
     def run(
         self, kernels: dict[KernelChoice, Array], losses: list[LossChoice], deadline: float | None
@@ -139,7 +138,7 @@ class Search:
             for at, (kernel, fold) in enumerate(todo):
                 if at >= must and deadline is not None and time.monotonic() > deadline:
                     return
-                rows, (train, test) = self.splits[fold][0], self.folds(kernel.scaling)[fold]
+                rows, (train, test) = self.splits[fold][0], self.scaled_rows(kernel.scaling, fold)
                 yield delayed(held_out_scores)(
                     kernel, losses, kernels[kernel], self.costs, train, self.y[rows], self.weight[rows], test
                 )

@@ -32,13 +32,15 @@ ROWS, COLUMNS = 240, 1280
 
 
 def tile_width(n: int) -> int:
-    """Columns of a tile, at most `COLUMNS`: in so many the n columns are an even number of tiles of about one size.
+    """Columns of a tile, at most `COLUMNS`: so many that the tiles of n columns are even in number, as two threads share them best.
 
-    Two threads then share them evenly. Tiles begin at multiples of 64, with a packed group of columns.
+    Tiles begin at multiples of 64, with a packed group of columns; the last may be small.
     """
+    if n <= COLUMNS:
+        return COLUMNS
     count = -(-n // COLUMNS)
-    count += count > 1 and count % 2
-    return 64 * -(-n // (64 * count)) if count else COLUMNS
+    widest = 64 * -(-n // (64 * (count + count % 2)))
+    return next((width for width in range(widest, 0, -64) if -(-n // width) % 2 == 0), widest)
 
 
 class Kernel(Protocol):

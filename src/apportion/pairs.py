@@ -168,11 +168,11 @@ def solve_pairs(
         for t in range(starts[line], starts[line + 1]):
             h[t] = diagonal[t] * square[line] * scale[t] ** 2
             _mark(t, a, target, source, floor, ceiling)
-    line, quiet, steps, least, largest = -1, 0, 0, step(eps), step(0.0)
+    line, quiet, steps, least, largest = -1, 0, 0, step(0.0), step(0.0)
     while quiet < lines and steps < max_steps:
         line += 1
         if line == lines:
-            line, least, largest = 0, max(step(eps), step(WORTH) * largest), step(0.0)
+            line, least, largest = 0, step(WORTH) * largest, step(0.0)
         s, t, most = np.uintp(starts[line]), np.uintp(starts[line + 1]), step(0.0)
         for r in range(0, sums.shape[1], 2):
             p, q = step(read[line, r]), step(read[line, r + 1])
@@ -180,7 +180,7 @@ def solve_pairs(
             most = _read(base, scale, p, place[r], q, place[r + 1], total, floor, ceiling, s, t, now)
         largest = max(largest, most)
         quiet = quiet + 1 if most <= eps else 0
-        if most <= least:
+        if most <= eps or most < least:
             continue
         steps += 1
         i = _first_gradient(now, floor, ceiling, most, s, t)

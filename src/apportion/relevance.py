@@ -36,10 +36,10 @@ WEIGHTS, SIZES, NOISES = (-4.0, 4.0), (-4.0, 4.0), (-6.0, 2.0)
 def relevance(X: Array, y: NDArray[np.intp]) -> Array:
     """(d,) weights of the columns, of mean square 1.
 
-    X (n, d) has columns of mean 0 and variance 1; y (n,) are the classes 0 .. k - 1. More than `ROWS` rows are drawn from.
+    X (n, d) has columns of mean 0 and variance 1; y (n,) are the classes, of any names. More than `ROWS` rows are drawn from.
     """
-    rows = np.sort(stratified(y, ROWS, 0))
-    d = X.shape[1]
+    d, few = X.shape[1], 2 * len(np.unique(y)) <= ROWS
+    rows = np.sort(stratified(y, ROWS, 0) if few else np.random.default_rng(0).permutation(len(y))[:ROWS])
     found = minimize(
         likelihood,
         np.append(np.zeros(d), [SIZE[0], NOISE[0]]),
@@ -55,7 +55,7 @@ def relevance(X: Array, y: NDArray[np.intp]) -> Array:
 
 def codes(y: NDArray[np.intp]) -> Array:
     """(n, m) a column a class, of mean zero; for two classes one column says it all."""
-    Y = (y[:, None] == np.arange(y.max() + 1)) * 1.0
+    Y = (y[:, None] == np.unique(y)) * 1.0
     Y -= Y.mean(axis=0)
     return 2 * Y[:, 1:] if Y.shape[1] == 2 else Y
 

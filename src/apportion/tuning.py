@@ -43,7 +43,9 @@ MACHINES = 30
 SEARCH_ROWS = 2000  # more rows are searched on a sample of so many
 # lee-lin-wahba is dear: so many of the best kernels and of the smallest C
 COUPLED_KERNELS, COUPLED_PRICES = 1, 5
-RELEVANCE_COLUMNS = 1000  # weights of more columns are not learned from so few rows
+RELEVANCE_COLUMNS = (
+    1000  # beside "standard", weights of more columns are not learned: it would take long for little
+)
 LOOSE = 0.05  # a machine with a larger relative duality gap is worth a warning
 # of max_time: when the search ends, and when the last machine should be fitted
 SEARCH_SHARE, FIT_SHARE = 0.6, 0.95
@@ -68,7 +70,8 @@ class ApportionedSVCCV(ClassifierMixin, BaseEstimator):
         Two classes know no difference between them: "apportioned" serves.
     scaling : {"standard", "quantile", "relevance", "none"} or a tuple of them, default=("standard", "quantile", "relevance")
         How features are scaled, inside each fold. "quantile": to ranks. "relevance": each by what it tells about the classes,
-        learned from the training rows.
+        learned from the training rows. Beside "standard" what could tell nothing new is left out: ranks where no column has more
+        than two values, weights of one column or of more than 1,000. Sparse data are divided by their spread, or "none".
     cv : int, splitter or iterable of splits, default=5
         Each row must be held out once.
     n_machines : int or "auto", default="auto"
@@ -311,7 +314,7 @@ class ApportionedSVCCV(ClassifierMixin, BaseEstimator):
         if "standard" in scalings and not sparse.issparse(X):
             if _at_most_two_values(X):
                 scalings = [s for s in scalings if s != "quantile"]  # ranks of two values say the same
-            if d > RELEVANCE_COLUMNS:
+            if d == 1 or d > RELEVANCE_COLUMNS:
                 scalings = [s for s in scalings if s != "relevance"]
         for scaling in scalings:
             for kernel in self.kernels:

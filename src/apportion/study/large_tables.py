@@ -176,7 +176,7 @@ def verdict(entries: Sequence[Entry], methods: Sequence[str]) -> str:
             floor.append(f"{100 * (1 - known / mean[best]):.1f} % under the best rival {how}")
     said.append(
         f"Had one known for each data set which of all {len(methods)} methods, ours among them, would turn out the cheapest on the "
-        f"test rows, the mean cost would be {known:.4f}: {' and '.join(floor)}."
+        f"test rows, the mean cost would be {known:.4f}: {', '.join(floor)}."
     )
     at = ranking.methods.index(OURS)
     worst = max(p for i, p in enumerate(ranking.p[at]) if i != at)
