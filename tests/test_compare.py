@@ -353,13 +353,6 @@ def test_study_runs_and_is_read_back(tmp_path):
     assert large.run_study(cells, **options) == entries and cells.path.stat().st_size == size
 
 
-def test_the_study_runs_all_methods_but_those_that_are_asked_for(tmp_path, monkeypatch):
-    asked = []
-    monkeypatch.setattr(large, "run", lambda tasks, cells, methods, **_: asked.extend(methods) or {})
-    large.run_study(Cells(tmp_path / "cells.jsonl"), names=("iris",), repeats=1)
-    assert set(asked) == set(METHODS) - set(large.ASKED)
-
-
 def made_up_entries():
     rng = np.random.default_rng(0)
     entries = []

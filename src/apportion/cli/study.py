@@ -22,7 +22,7 @@ def study(
     ] = None,
     method: Annotated[
         list[str] | None,
-        typer.Option(help="A method; may be given several times. All but csovo3 without it."),
+        typer.Option(help="A method; may be given several times. All without it."),
     ] = None,
     cells: Annotated[
         Path, typer.Option(help="File of finished cells; a run that was stopped goes on from it.")

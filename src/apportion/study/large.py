@@ -20,7 +20,6 @@ CHOICES = tuple((ratio, dear) for ratio in (2.0, 5.0, 20.0) for dear in ("random
 COUPLED = ("cscs", "weston-watkins", "lee-lin-wahba", "reinforced")  # with two classes they are CSOVO
 SLOW = ("lee-lin-wahba", "reinforced")
 SLOW_CLASSES = 7
-ASKED = ("csovo3",)  # 112 settings of SVC: run where it is asked for
 
 
 @dataclass(frozen=True)
@@ -74,9 +73,8 @@ def run_study(
     progress: Progress | None = None,
 ) -> list[dict[str, Any]]:
     """Compute what is missing, repeat by repeat, and return the results: one entry a block, the cost of each method in it."""
-    methods = methods or [m for m in METHODS if m not in ASKED]
-    everywhere = tuple(m for m in methods if m not in SLOW)
-    slow = tuple(m for m in methods if m in SLOW)
+    everywhere = tuple(m for m in (methods or METHODS) if m not in SLOW)
+    slow = tuple(m for m in (methods or METHODS) if m in SLOW)
     tasks, blocks = [], []
     for repeat in range(repeats):
         draws = [_Drawn(name, repeat, rows) for name in names]
