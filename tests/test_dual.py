@@ -320,6 +320,19 @@ def gradient(K, codes, code, margins, a):
     return z
 
 
+def solved_to_the_end(state, some, chosen, eps):
+    """The alpha that the solver leaves as it is: a call ends after so many steps, near the optimum or not."""
+    for _ in range(20):
+        found = state.alpha.copy()
+        state._solve(some, chosen, eps)
+        if np.array_equal(found, state.alpha):
+            return found
+        state.scores[:] = 0.0
+        state._update(state._beta(state.alpha, state.y))
+        state.certify()
+    pytest.fail("it does not come to an end")
+
+
 @pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("form", ["mixed", "centred", "differences"])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -352,17 +365,8 @@ def test_pairs_of_transfers_reach_the_conditions_of_the_optimum(seed, dtype, for
     state.certify()
     assert_allclose(state.z, gradient(K, codes, code, margins, start), atol=1e-4)
     eps = 1e-8 if dtype is np.float64 else 1e-4
-    some, found = np.flatnonzero(chosen.any(axis=1)), start
-    for _ in range(20):  # a call ends after so many steps, near the optimum or not
-        state._solve(some, chosen, eps)
-        if np.array_equal(found, state.alpha):
-            break
-        found = state.alpha.copy()
-        state.scores[:] = 0.0
-        state._update(state._beta(found, state.y))
-        state.certify()
-    else:
-        pytest.fail("it does not come to an end")
+    some = np.flatnonzero(chosen.any(axis=1))
+    found = solved_to_the_end(state, some, chosen, eps)
     # a kernel matrix for each output, or one for all
     assert all(np.any(corner) == (form == "differences") for corner in corners)
     assert np.any(found != start) and np.all(found >= 0) and np.all(found[~chosen] == 0)
@@ -400,17 +404,8 @@ def test_pairs_on_all_lines_reach_the_conditions_of_the_optimum(seed, dtype, eps
     kernel = Precomputed(K, np.arange(size), dtype)
     state = _Coupled(kernel, np.arange(size), upper, table, 0.0, np.zeros(4), start.copy(), map, size)
     state.certify()
-    some, found = rng.permutation(size)[:30], start
-    for _ in range(20):  # a call ends after so many steps, near the optimum or not
-        state._solve(some, np.ones(line.shape, bool), eps)
-        if np.array_equal(found, state.alpha):
-            break
-        found = state.alpha.copy()
-        state.scores[:] = 0.0
-        state._update(state._beta(found, state.y))
-        state.certify()
-    else:
-        pytest.fail("it does not come to an end")
+    some = rng.permutation(size)[:30]
+    found = solved_to_the_end(state, some, np.ones(line.shape, bool), eps)
     others = np.setdiff1d(np.arange(size), some)
     assert np.any(found != start) and np.array_equal(found[others], start[others])
     true = gradient(K, codes, code, margins, found)[some]
