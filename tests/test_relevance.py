@@ -68,7 +68,7 @@ def test_names_of_the_classes_do_not_matter():
     rng = np.random.default_rng(3)
     X, y = rng.normal(size=(60, 4)), np.arange(60) % 3
     X[:, 1] += y
-    for names in ([0, 1, 2], [0, 2, 5], [4, 1, 9]):
+    for names in ([0, 1, 2], [0, 2, 5], [4, 1, 9], ["b", "a", "c"]):
         np.testing.assert_allclose(relevance(X, np.array(names)[y]), relevance(X, y), rtol=1e-3)
     two = y < 2
     np.testing.assert_array_equal(relevance(X[two], 2 * y[two]), relevance(X[two], y[two]))

@@ -74,7 +74,7 @@ class Scaled:
         """The machine as a fitted pipeline."""
         scaling = found.kernel.scaling
         if scaling not in self.known:
-            scale = fitted_scaler(scaling, self.X, np.unique(y, return_inverse=True)[1])
+            scale = fitted_scaler(scaling, self.X, y)
             self.known[scaling] = scale, scale.transform(self.X)
         scale, X = self.known[scaling]
         steps = found.machine(costs, self.X.shape[0])

@@ -16,6 +16,8 @@ sum_ij G_ij dK_ij/dp. This is automatic relevance determination: Rasmussen and W
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dpotrf, dpotri
@@ -33,7 +35,7 @@ MEAN_WEIGHT, SIZE, NOISE = (0.0, 0.5), (0.0, 0.05), (-1.0, 0.05)
 WEIGHTS, SIZES, NOISES = (-4.0, 4.0), (-4.0, 4.0), (-6.0, 2.0)
 
 
-def relevance(X: Array, y: NDArray[np.intp]) -> Array:
+def relevance(X: Array, y: NDArray[Any]) -> Array:
     """(d,) weights of the columns, of mean square 1.
 
     X (n, d) has columns of mean 0 and variance 1; y (n,) are the classes, of any names. More than `ROWS` rows are drawn from.
@@ -53,7 +55,7 @@ def relevance(X: Array, y: NDArray[np.intp]) -> Array:
     return np.asarray(w / np.sqrt(np.mean(w**2)))
 
 
-def codes(y: NDArray[np.intp]) -> Array:
+def codes(y: NDArray[Any]) -> Array:
     """(n, m) a column a class, of mean zero; for two classes one column says it all."""
     Y = (y[:, None] == np.unique(y)) * 1.0
     Y -= Y.mean(axis=0)

@@ -70,7 +70,7 @@ def in_units(costs: Costs) -> tuple[Costs, float]:
     return Costs(costs.classes, costs.matrix / unit, theta), unit
 
 
-def fitted_scaler(scaling: str, X: Any, y: Members) -> TransformerMixin:
+def fitted_scaler(scaling: str, X: Any, y: NDArray[Any]) -> TransformerMixin:
     """Fitted on rows X of classes y. Sparse data keep their zeros: they are divided by their spread and nothing else."""
     if scaling == "none":
         return FunctionTransformer(accept_sparse=True).fit(X)

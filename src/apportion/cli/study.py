@@ -21,8 +21,7 @@ def study(
         list[str] | None, typer.Option(help="A data set; may be given several times. All without it.")
     ] = None,
     method: Annotated[
-        list[str] | None,
-        typer.Option(help="A method; may be given several times. All without it."),
+        list[str] | None, typer.Option(help="A method; may be given several times. All without it.")
     ] = None,
     cells: Annotated[
         Path, typer.Option(help="File of finished cells; a run that was stopped goes on from it.")
