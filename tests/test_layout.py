@@ -40,6 +40,8 @@ ORDER = (
     "chunks",
     "streams",
     "relevance",
+    "directions",
+    "scalings",
     "search",
     "calibration",
     "candidates",

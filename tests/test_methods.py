@@ -14,7 +14,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 from apportion import check_costs, cost_scorer
-from apportion.search import fitted_scaler
+from apportion.scalings import Scalings
 from apportion.study import rivals
 from apportion.study.methods import METHODS, find_method
 from apportion.study.problem import Problem
@@ -105,7 +105,7 @@ def test_larger_grids_hold_smaller_ones(problem):
 def test_weighed_columns_are_those_of_the_scaler_learned_on_the_training_rows():
     X, y = data(3, n=90)
     part = Problem(X[:60], y[:60]).whole(X[60:])
-    scale = fitted_scaler("relevance", X[:60], y[:60])
+    scale = Scalings(X[:60], y[:60]).fitted("relevance")
     A, B = scale.transform(X[:60]), scale.transform(X[60:])
     for kind, form in (("rbf", rbf_kernel), ("laplacian", laplacian_kernel)):
         K, K_held = part.kernel(f"{kind} weighed", 0.5)

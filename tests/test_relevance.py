@@ -7,7 +7,7 @@ from scipy.optimize import approx_fprime
 import oracles
 from apportion import ApportionedSVCCV
 from apportion.relevance import ROWS, codes, likelihood, relevance
-from apportion.search import fitted_scaler
+from apportion.scalings import Scalings
 
 COSTS = {"no": 1, "yes": 5}
 
@@ -93,7 +93,7 @@ def test_weights_of_any_rows_are_finite(X):
 
 def test_the_scaler_weighs_columns_of_variance_one(few_columns_tell):
     X, y = 5 * few_columns_tell[0] + 2, (few_columns_tell[1] == "yes").astype(int)
-    Z = fitted_scaler("relevance", X, y).transform(X)
+    Z = Scalings(X, y).fitted("relevance").transform(X)
     np.testing.assert_allclose(Z.mean(axis=0), 0, atol=1e-9)
     np.testing.assert_allclose(Z.std(axis=0), relevance((X - X.mean(axis=0)) / X.std(axis=0), y))
 

@@ -79,7 +79,7 @@ def test_ranks_of_two_values_are_not_tried():
     assert set(ApportionedSVCCV(**small).fit(X, y).cv_results_["param_scaling"]) == {"standard", "quantile"}
 
 
-@pytest.mark.parametrize("columns", [1, tuning.RELEVANCE_COLUMNS + 1])
+@pytest.mark.parametrize("columns", [1, tuning.SUPERVISED_COLUMNS + 1])
 def test_weights_of_one_column_or_very_many_are_not_learned(columns):
     rng = np.random.default_rng(0)
     y = np.arange(40) % 2
@@ -305,14 +305,14 @@ def test_time_is_kept_and_what_was_found_is_used(iris):
     assert len({(p["kernel"], p["gamma"], p["scaling"]) for p in machine.cv_results_["params"]}) == 1
     full = ApportionedSVCCV([1, 1, 5]).fit(X, y)
     assert spent < time.monotonic() - start
-    assert len(full.machines_) == 30
+    assert len(full.machines_) == tuning.MACHINES
 
 
 def test_folds_are_scaled_when_they_are_needed(iris, monkeypatch):
     """Learning weights takes time: for no fold after the deadline, and for no more of them than a kernel is tried on."""
     learned = []
     monkeypatch.setattr(
-        "apportion.search.relevance", lambda X, y: learned.append(len(y)) or np.full(X.shape[1], 1e6)
+        "apportion.scalings.relevance", lambda X, y: learned.append(len(y)) or np.full(X.shape[1], 1e6)
     )
     some = {**SMALL, "scaling": ("standard", "relevance"), "gammas": (0.2,)}
     ApportionedSVCCV(max_time=1e-6, **some).fit(*iris)

@@ -15,7 +15,8 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from .calibration import decide, temperature
 from .costs import Costs
 from .estimators import ApportionedLinearSVC, ApportionedSVC
-from .search import KernelChoice, LossChoice, class_costs, fitted_scaler, held_out_scores, in_units
+from .scalings import Scalings
+from .search import KernelChoice, LossChoice, class_costs, held_out_scores, in_units
 from .solution import Array
 
 # weight of the log loss in what a machine is chosen by: costs alone are coarse where errors are few
@@ -66,21 +67,21 @@ class Found:
 class Scaled:
     """All rows under each scaling, computed once for the machines that share it."""
 
-    def __init__(self, X: Any) -> None:
-        self.X = X
+    def __init__(self, X: Any, y: Any) -> None:
+        self.X, self.y, self.scalings = X, y, Scalings(X, y)
         self.known: dict[str, tuple[Any, Any]] = {}
 
-    def fit(self, found: Found, costs: Costs, y: Any, weight: Array) -> Pipeline:
+    def fit(self, found: Found, costs: Costs, weight: Array) -> Pipeline:
         """The machine as a fitted pipeline."""
         scaling = found.kernel.scaling
         if scaling not in self.known:
-            scale = fitted_scaler(scaling, self.X, y)
+            scale = self.scalings.fitted(scaling)
             self.known[scaling] = scale, scale.transform(self.X)
         scale, X = self.known[scaling]
         steps = found.machine(costs, self.X.shape[0])
         for step in steps[:-1]:
             X = step.fit_transform(X)
-        steps[-1].fit(X, y, sample_weight=weight)
+        steps[-1].fit(X, self.y, sample_weight=weight)
         return make_pipeline(scale, *steps)
 
 
@@ -94,14 +95,14 @@ class Search:
         self.X, self.y, self.weight, self.splits = X, y, weight, splits
         self.n_jobs, self.clock = n_jobs, clock
         self.found: list[Found] = []
+        self.scalings = [Scalings(X[train], y[train]) for train, _ in splits]
         self.scaled: dict[tuple[str, int], tuple[Any, Any]] = {}
 
     def scaled_rows(self, scaling: str, fold: int) -> tuple[Any, Any]:
         """The training and the test rows of a fold under a scaling, computed once."""
         if (scaling, fold) not in self.scaled:
-            train, test = self.splits[fold]
-            scale = fitted_scaler(scaling, self.X[train], self.y[train])
-            self.scaled[scaling, fold] = scale.transform(self.X[train]), scale.transform(self.X[test])
+            rows, scale = self.scalings[fold].X, self.scalings[fold].fitted(scaling)
+            self.scaled[scaling, fold] = scale.transform(rows), scale.transform(self.X[self.splits[fold][1]])
         return self.scaled[scaling, fold]
 
     def run(

@@ -40,8 +40,7 @@ def relevance(X: Array, y: NDArray[Any]) -> Array:
 
     X (n, d) has columns of mean 0 and variance 1; y (n,) are the classes, of any names. More than `ROWS` rows are drawn from.
     """
-    d, few = X.shape[1], 2 * len(np.unique(y)) <= ROWS
-    rows = np.sort(stratified(y, ROWS, 0) if few else np.random.default_rng(0).permutation(len(y))[:ROWS])
+    d, rows = X.shape[1], drawn(y, ROWS)
     found = minimize(
         likelihood,
         np.append(np.zeros(d), [SIZE[0], NOISE[0]]),
@@ -53,6 +52,12 @@ def relevance(X: Array, y: NDArray[Any]) -> Array:
     )
     w = np.exp(found.x[:d])
     return np.asarray(w / np.sqrt(np.mean(w**2)))
+
+
+def drawn(y: NDArray[Any], count: int) -> NDArray[np.intp]:
+    """At most `count` rows to learn by, each class by its share where there are not too many classes for that."""
+    few = 2 * len(np.unique(y)) <= count
+    return np.sort(stratified(y, count, 0) if few else np.random.default_rng(0).permutation(len(y))[:count])
 
 
 def codes(y: NDArray[Any]) -> Array:

@@ -13,22 +13,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.base import TransformerMixin
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer, QuantileTransformer, StandardScaler
 
 from .costs import Costs
 from .losses import LossTable, PairVotes, loss_table
 from .parts import binary_parts
-from .relevance import relevance
 from .solution import Array, Settings
 
 Members = NDArray[np.intp]
 
-SCALINGS = ("standard", "quantile", "relevance", "none")
 KERNELS = ("rbf", "laplacian", "linear")
 LOSSES = ("apportioned", "pairwise", "lee-lin-wahba")
-QUANTILES = 200
 SEARCH_TOL = 1e-2  # relative duality gap of a machine that is only compared with others
 SEARCH_STEPS = 20_000  # of SMO for one machine: a C too large for its kernel is not worth more
 COUPLED_ROUNDS = 20
@@ -68,23 +62,6 @@ def in_units(costs: Costs) -> tuple[Costs, float]:
     unit = float(class_costs(costs).min())
     theta = None if costs.theta is None else costs.theta / unit
     return Costs(costs.classes, costs.matrix / unit, theta), unit
-
-
-def fitted_scaler(scaling: str, X: Any, y: NDArray[Any]) -> TransformerMixin:
-    """Fitted on rows X of classes y. Sparse data keep their zeros: they are divided by their spread and nothing else."""
-    if scaling == "none":
-        return FunctionTransformer(accept_sparse=True).fit(X)
-    if sparse.issparse(X):
-        return StandardScaler(with_mean=False).fit(X)
-    if scaling == "quantile":
-        # ranks, spread as a normal distribution is; then variance 1, so that kernel widths mean the same under every scaling
-        n_quantiles = min(QUANTILES, len(y))
-        ranks = QuantileTransformer(n_quantiles=n_quantiles, output_distribution="normal", random_state=0)
-        return make_pipeline(ranks, StandardScaler()).fit(X)
-    scale = StandardScaler().fit(X)
-    if scaling == "relevance":
-        scale.scale_ /= relevance(scale.transform(X), y)
-    return scale
 
 
 def kernel_matrices(choice: KernelChoice, train: Any, test: Any) -> tuple[Array, Array]:

@@ -157,7 +157,7 @@ def _probability(name: str, label: str, grid: dict[str, Any]) -> Method:
 
 
 _ALL = (
-    Method("apportioned", "ApportionedSVCCV", rivals.ours, version=5),
+    Method("apportioned", "ApportionedSVCCV", rivals.ours, version=6),
     _kernel("csovo", "CSOVO", rivals.one_vs_one),
     _kernel("csovo2", "CSOVO, RBF or Laplacian", rivals.one_vs_one, BOTH),
     _kernel("csovo3", "CSOVO, RBF or Laplacian, weighed columns", rivals.one_vs_one, WEIGHED),
