@@ -13,9 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 from sklearn.model_selection import StratifiedKFold
-from sklearn.preprocessing import StandardScaler
 
-from ..relevance import relevance
+from ..scalings import Scalings
 
 Array = NDArray[np.float64]
 Codes = NDArray[np.intp]
@@ -42,22 +41,28 @@ class Part(_Memo):
 
     def __init__(self, X: Array, y: Codes, X_held: Array) -> None:
         super().__init__()
-        scaler = StandardScaler().fit(X)
-        self.X, self.y, self.X_held = scaler.transform(X), y, scaler.transform(X_held)
+        self._rows, self._scalings = (X, X_held), Scalings(X, y)
+        (self.X, self.X_held), self.y = self.scaled("standard"), y
         self._distances: dict[str, tuple[Array, Array]] = {}
         self._kernels: dict[tuple[str, float], tuple[Array, Array]] = {}
+
+    def scaled(self, scaling: str) -> tuple[Array, Array]:
+        """The rows to train on and those to decide on, under a scaling learned from the former."""
+        scale = self._scalings.fitted(scaling)
+        return scale.transform(self._rows[0]), scale.transform(self._rows[1])
 
     def kernel(self, kind: str, width: float) -> tuple[Array, Array]:
         """(n, n) and (n_held, n): exp(-width / d * distance), squared Euclidean (rbf) or L1 (laplacian).
 
-        "rbf weighed" and "laplacian weighed" multiply each column by what it tells about the classes, as ours may.
+        "rbf quantile" and the like have features as ours may have them.
         """
         if (kind, width) not in self._kernels:
             if kind not in self._distances:
-                name, _, weighed = kind.partition(" ")
+                name, _, scaling = kind.partition(" ")
                 metric = {"rbf": "sqeuclidean", "laplacian": "cityblock"}[name]
-                w = self.once("weights", lambda: relevance(self.X, self.y)) if weighed else 1.0
-                X, X_held = self.X * w, self.X_held * w
+                X, X_held = (
+                    self.once(scaling, lambda: self.scaled(scaling)) if scaling else (self.X, self.X_held)
+                )
                 self._distances[kind] = (cdist(X, X, metric), cdist(X_held, X, metric))
             gamma = width / self.X.shape[1]
             own, held = (np.exp(-gamma * distance) for distance in self._distances[kind])
