@@ -80,11 +80,11 @@ def test_ranks_of_two_values_are_not_tried():
 
 
 @pytest.mark.parametrize("columns", [1, tuning.SUPERVISED_COLUMNS + 1])
-def test_weights_of_one_column_or_very_many_are_not_learned(columns):
+def test_weights_and_mixtures_of_one_column_or_very_many_are_not_learned(columns):
     rng = np.random.default_rng(0)
     y = np.arange(40) % 2
     X = rng.normal(size=(40, columns)) + y[:, None]
-    small = {**SMALL, "scaling": ("standard", "relevance")}
+    small = {**SMALL, "scaling": ("standard", "relevance", "directions")}
     assert set(ApportionedSVCCV(**small).fit(X, y).cv_results_["param_scaling"]) == {"standard"}
     small["scaling"] = "relevance"  # unless asked for
     assert set(ApportionedSVCCV(**small).fit(X, y).cv_results_["param_scaling"]) == {"relevance"}

@@ -42,9 +42,8 @@ class Scalings:
         if scaling == "relevance":
             scale.scale_ /= self.weights
         if scaling == "directions":
-            turn = TruncatedSVD(
-                self.X.shape[1]
-            )  # whose transform is X @ components_.T, and that is all we want of it
+            # of which only the transform is wanted: X @ components_.T
+            turn = TruncatedSVD(self.X.shape[1])
             turn.components_ = directions(scale.transform(self.X), self.y, self.weights)
             return make_pipeline(scale, turn)
         return scale
