@@ -29,6 +29,7 @@ Index = Any  # integer array or slice
 
 # of a tile, which is computed and used while it stays in the second-level cache
 ROWS, COLUMNS = 240, 1280
+PAGE = 4096  # bytes; more of them in one on some systems
 
 
 def tile_width(n: int) -> int:
@@ -277,6 +278,7 @@ class Remembered:
         ]
         self.slot = np.full(self.n, -1)  # example -> where its row is kept
         self._owner = np.full(self.capacity, -1)  # slot -> example
+        self._touched = 0  # slots whose memory the system has handed out
 
     def reserve(self, rows: NDArray[np.intp]) -> None:
         """A slot for each of `rows`, or for as many as there is room for; those that have one keep it."""
@@ -292,6 +294,15 @@ class Remembered:
         self.slot[evicted[evicted >= 0]] = -1
         new = missing[: len(free)]
         self.slot[new], self._owner[free] = free, new
+        if len(free):
+            self._touch(int(free.max()) + 1)
+
+    def _touch(self, slots: int) -> None:
+        """Have the system hand out the memory of so many slots here: threads that ask for it at once wait for each other."""
+        if slots > self._touched:
+            for tile in self._tiles:
+                tile[self._touched : slots].reshape(-1)[:: PAGE // tile.itemsize] = 0
+            self._touched = slots
 
     def tile(self, cols: slice) -> Block:
         """What is kept of the columns: row slot[i] holds example i."""
