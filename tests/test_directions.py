@@ -129,7 +129,7 @@ def test_the_scaler_turns_columns_of_variance_one(one_mixture_tells):
 def test_weights_are_learned_once(one_mixture_tells, monkeypatch):
     learned = []
     monkeypatch.setattr(
-        "apportion.scalings.relevance", lambda X, y: learned.append(len(y)) or np.ones(X.shape[1])
+        "apportion.scalings.relevance", lambda X, y, weight: learned.append(len(y)) or np.ones(X.shape[1])
     )
     scalings = Scalings(*one_mixture_tells)
     for scaling in ("relevance", "directions", "relevance"):

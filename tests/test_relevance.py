@@ -2,12 +2,14 @@
 
 import numpy as np
 import pytest
+import sklearn
 from scipy.optimize import approx_fprime
 
 import oracles
 from apportion import ApportionedSVCCV
-from apportion.relevance import ROWS, codes, likelihood, relevance
-from apportion.scalings import Scalings
+from apportion.directions import directions
+from apportion.relevance import ROWS, codes, drawn, likelihood, relevance
+from apportion.scalings import SCALINGS, Scalings
 
 COSTS = {"no": 1, "yes": 5}
 
@@ -89,6 +91,48 @@ def test_weights_of_any_rows_are_finite(X):
     for y in (np.arange(30) % 2, np.arange(30) % 7, np.append(np.zeros(29, int), 1), np.zeros(30, int)):
         w = relevance(X, y)
         assert w.shape == X.shape[1:] and np.all(np.isfinite(w)) and np.all(w > 0)
+
+
+@pytest.mark.parametrize("k", [2, 5])
+def test_rows_are_drawn_as_often_as_their_weights_say(k):
+    rng = np.random.default_rng(k)
+    y, weight = rng.permutation(np.arange(200) % k), rng.integers(0, 4, 200).astype(float)
+    rows = drawn(y, 400, weight)
+    assert len(rows) == 200
+    times, share = np.bincount(rows, minlength=200), 200 * weight / weight.sum()
+    assert np.all((np.floor(share) <= times) & (times <= np.ceil(share)))
+    assert np.all(np.abs(np.bincount(y[rows]) - np.bincount(y, weights=share)) <= 1)
+    assert len(drawn(y, 50, weight)) == 50
+
+
+def test_rows_of_hardly_any_weight_teach_nothing(few_columns_tell):
+    """Two thirds of the rows have classes that two other columns tell, and next to no weight."""
+    X, y = few_columns_tell[0], (few_columns_tell[1] == "yes").astype(int)
+    light = np.arange(300) % 3 > 0
+    wrong = np.where(light, X[:, 0] ** 2 + X[:, 1] ** 2 > 1.4, y).astype(int)
+    weight = np.where(light, 1e-9, 1.0)
+    assert sorted(np.argsort(relevance(X, wrong, weight))[-2:]) == [3, 7]
+    root = directions(X, wrong, np.ones(20), weight)
+    assert sorted(np.argsort(np.diag(root))[-2:]) == [3, 7]
+    for without in (relevance(X, wrong), np.diag(directions(X, wrong, np.ones(20)))):
+        assert sorted(np.argsort(without)[-2:]) == [0, 1]
+
+
+def test_equal_weights_are_none(few_columns_tell):
+    X, y = few_columns_tell
+    for scaling in SCALINGS:
+        plain, weighed = (Scalings(X, y, weight).fitted(scaling) for weight in (None, np.full(300, 0.3)))
+        np.testing.assert_array_equal(plain.transform(X), weighed.transform(X))
+
+
+@pytest.mark.parametrize("scaling", SCALINGS)
+def test_scalers_give_arrays_whatever_the_user_has_set_for_transformers(few_columns_tell, scaling):
+    X, y = few_columns_tell
+    expected = Scalings(X, y).fitted(scaling).transform(X)
+    with sklearn.config_context(transform_output="pandas"):
+        found = Scalings(X, y).fitted(scaling).transform(X)
+    assert isinstance(found, np.ndarray)
+    np.testing.assert_array_equal(found, expected)
 
 
 def test_the_scaler_weighs_columns_of_variance_one(few_columns_tell):

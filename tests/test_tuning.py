@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from joblib import parallel_config
 from scipy import sparse
+from sklearn import config_context
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_iris, make_classification
 from sklearn.exceptions import ConvergenceWarning
@@ -312,7 +313,8 @@ def test_folds_are_scaled_when_they_are_needed(iris, monkeypatch):
     """Learning weights takes time: for no fold after the deadline, and for no more of them than a kernel is tried on."""
     learned = []
     monkeypatch.setattr(
-        "apportion.scalings.relevance", lambda X, y: learned.append(len(y)) or np.full(X.shape[1], 1e6)
+        "apportion.scalings.relevance",
+        lambda X, y, weight: learned.append(len(y)) or np.full(X.shape[1], 1e6),
     )
     some = {**SMALL, "scaling": ("standard", "relevance"), "gammas": (0.2,)}
     ApportionedSVCCV(max_time=1e-6, **some).fit(*iris)
@@ -458,3 +460,38 @@ def test_tables_of_the_search_are_the_losses_own():
 @parametrize_with_checks([ApportionedSVCCV(Cs=(1,), gammas=(0.5,), powers=((0, 1),), n_machines=2, cv=2)])
 def test_estimator_checks(estimator, check):
     check(estimator)
+
+
+def test_each_row_with_a_class_of_its_own_is_refused():
+    with pytest.raises(ValueError, match="each of the 3 rows has a class of its own"):
+        ApportionedSVCCV().fit(np.eye(3), [0, 1, 2])
+
+
+def test_a_fold_without_a_row_to_train_on_is_refused(iris):
+    X, y = iris
+    weight = np.ones(len(y))
+    weight[::2] = 0
+    with pytest.raises(ValueError, match="leaves a fold no row to train on"):
+        ApportionedSVCCV(cv=PredefinedSplit(np.arange(len(y)) % 2), **SMALL).fit(X, y, weight)
+
+
+def test_what_the_user_has_set_for_transformers_changes_nothing(iris):
+    X, y = iris[0][::2], iris[1][::2]
+    some = {**SMALL, "scaling": ("standard", "quantile", "relevance", "directions"), "n_machines": 8}
+    expected = ApportionedSVCCV(**some).fit(X, y).predict_proba(X)
+    with config_context(transform_output="pandas"):
+        np.testing.assert_array_equal(ApportionedSVCCV(**some).fit(X, y).predict_proba(X), expected)
+
+
+def test_copies_of_the_data_go_with_the_search(iris, monkeypatch):
+    searches = []
+    monkeypatch.setattr(
+        tuning, "Search", lambda *given: searches.append(candidates.Search(*given)) or searches[-1]
+    )
+    kept = []
+    choose = ApportionedSVCCV._choose
+    monkeypatch.setattr(
+        ApportionedSVCCV, "_choose", lambda *given: kept.append(len(searches[0].scaled)) or choose(*given)
+    )
+    ApportionedSVCCV(**SMALL).fit(*iris)
+    assert kept == [0]

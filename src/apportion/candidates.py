@@ -67,11 +67,11 @@ class Found:
 class Scaled:
     """All rows under each scaling, computed once for the machines that share it."""
 
-    def __init__(self, X: Any, y: Any) -> None:
-        self.X, self.y, self.scalings = X, y, Scalings(X, y)
+    def __init__(self, X: Any, y: Any, weight: Array) -> None:
+        self.X, self.y, self.weight, self.scalings = X, y, weight, Scalings(X, y, weight)
         self.known: dict[str, tuple[Any, Any]] = {}
 
-    def fit(self, found: Found, costs: Costs, weight: Array) -> Pipeline:
+    def fit(self, found: Found, costs: Costs) -> Pipeline:
         """The machine as a fitted pipeline."""
         scaling = found.kernel.scaling
         if scaling not in self.known:
@@ -81,7 +81,7 @@ class Scaled:
         steps = found.machine(costs, self.X.shape[0])
         for step in steps[:-1]:
             X = step.fit_transform(X)
-        steps[-1].fit(X, self.y, sample_weight=weight)
+        steps[-1].fit(X, self.y, sample_weight=self.weight)
         return make_pipeline(scale, *steps)
 
 
@@ -95,14 +95,14 @@ class Search:
         self.X, self.y, self.weight, self.splits = X, y, weight, splits
         self.n_jobs, self.clock = n_jobs, clock
         self.found: list[Found] = []
-        self.scalings = [Scalings(X[train], y[train]) for train, _ in splits]
+        self.scalings = [Scalings(X, y, weight, train) for train, _ in splits]
         self.scaled: dict[tuple[str, int], tuple[Any, Any]] = {}
 
     def scaled_rows(self, scaling: str, fold: int) -> tuple[Any, Any]:
         """The training and the test rows of a fold under a scaling, computed once."""
         if (scaling, fold) not in self.scaled:
-            rows, scale = self.scalings[fold].X, self.scalings[fold].fitted(scaling)
-            self.scaled[scaling, fold] = scale.transform(rows), scale.transform(self.X[self.splits[fold][1]])
+            scale, rows = self.scalings[fold].fitted(scaling), self.splits[fold]
+            self.scaled[scaling, fold] = scale.transform(self.X[rows[0]]), scale.transform(self.X[rows[1]])
         return self.scaled[scaling, fold]
 
     def run(

@@ -4,13 +4,13 @@ The classes, written as codes Y (n, m), are fitted by ridge regression with a ke
 
     f(x) = sum_i a_i exp(-r(x, x_i) / s),    r(x, z)^2 = (x - z)' M (x - z),    (K + t I) a = Y,    s^2 = 2 d
 
-and the metric becomes the root of the sum of the outer products of its gradients, of trace d,
+and the metric becomes the root of the sum, over rows and columns of f, of the outer products of its gradients, of trace d,
 
     M  <-  (sum_i grad f(x_i) grad f(x_i)')^1/2,    grad f(x) = -M sum_i a_i exp(-r(x, x_i) / s) / (s r(x, x_i)) (x - x_i)
 
-a few times over. Distances hardly count directions then along which nothing changes. The noise t is the one that predicts rows best
-that are left out. After Radhakrishnan, Beaglehole, Pandit and Belkin, Mechanism for feature learning in neural networks and
-backpropagation-free machine learning models, Science 383, 2024.
+with a small share of the identity, a few times over. Distances hardly count directions then along which nothing changes. The
+noise t is the one that predicts rows best that are left out. After Radhakrishnan, Beaglehole, Pandit and Belkin, Mechanism for
+feature learning in neural networks and backpropagation-free machine learning models, Science 383, 2024.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ ALIKE = 0.05  # share of the metric in which all directions count the same
 NEAR = 1e-6  # rows that are closer have no direction
 
 
-def directions(X: Array, y: NDArray[Any], weights: Array) -> Array:
+def directions(X: Array, y: NDArray[Any], weights: Array, weight: Array | None = None) -> Array:
     """(d, d) symmetric root of the metric: distances between rows of X @ root are those that tell.
 
     X (n, d) has columns of mean 0 and variance 1; y (n,) are the classes, of any names; `weights` (d,) of the columns are where it
-    starts. More than `ROWS` rows are drawn from.
+    starts; `weight` (n,) is that of the rows, None: 1 each. More than `ROWS` rows are drawn from.
     """
-    rows, root = drawn(y, ROWS), np.diag(weights)
+    rows, root = drawn(y, ROWS, weight), np.diag(weights)
     X, Y = np.asarray(X[rows], dtype=float), codes(y[rows])
     for _ in range(ROUNDS):
         values, V = np.linalg.eigh(outer_gradients(X, Y, root))

@@ -35,12 +35,13 @@ MEAN_WEIGHT, SIZE, NOISE = (0.0, 0.5), (0.0, 0.05), (-1.0, 0.05)
 WEIGHTS, SIZES, NOISES = (-4.0, 4.0), (-4.0, 4.0), (-6.0, 2.0)
 
 
-def relevance(X: Array, y: NDArray[Any]) -> Array:
+def relevance(X: Array, y: NDArray[Any], weight: Array | None = None) -> Array:
     """(d,) weights of the columns, of mean square 1.
 
-    X (n, d) has columns of mean 0 and variance 1; y (n,) are the classes, of any names. More than `ROWS` rows are drawn from.
+    X (n, d) has columns of mean 0 and variance 1; y (n,) are the classes, of any names; `weight` (n,) is that of the rows, None: 1
+    each. More than `ROWS` rows are drawn from.
     """
-    d, rows = X.shape[1], drawn(y, ROWS)
+    d, rows = X.shape[1], drawn(y, ROWS, weight)
     found = minimize(
         likelihood,
         np.append(np.zeros(d), [SIZE[0], NOISE[0]]),
@@ -54,10 +55,19 @@ def relevance(X: Array, y: NDArray[Any]) -> Array:
     return np.asarray(w / np.sqrt(np.mean(w**2)))
 
 
-def drawn(y: NDArray[Any], count: int) -> NDArray[np.intp]:
-    """At most `count` rows to learn by, each class by its share where there are not too many classes for that."""
+def drawn(y: NDArray[Any], count: int, weight: Array | None = None) -> NDArray[np.intp]:
+    """About `count` rows to learn by, or all; each class by its share where there are not too many classes for that.
+
+    Of rows with weights as many are drawn, each as often as its weight says: a light one not at all, a heavy one again and again.
+    """
+    rng = np.random.default_rng(0)
+    if weight is not None:
+        mixed = rng.permutation(len(y))
+        mixed = mixed[np.argsort(y[mixed], kind="stable")]
+        size, share = min(count, len(y)), np.cumsum(weight[mixed])
+        return np.sort(mixed[np.searchsorted(share, (np.arange(size) + 0.5) / size * share[-1])])
     few = 2 * len(np.unique(y)) <= count
-    return np.sort(stratified(y, count, 0) if few else np.random.default_rng(0).permutation(len(y))[:count])
+    return np.sort(stratified(y, count, 0) if few else rng.permutation(len(y))[:count])
 
 
 def codes(y: NDArray[Any]) -> Array:

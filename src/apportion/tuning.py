@@ -100,7 +100,8 @@ class ApportionedSVCCV(ClassifierMixin, BaseEstimator):
         As in scikit-learn, one entry a candidate; scores are negative costs. The ranks are those of `criterion`, in which the log
         loss counts as much as the cost, and by which the machines are chosen.
     machines_ : list of Pipeline
-        The machines averaged, best first, each with its scaling.
+        The machines averaged, best first, each with its scaling, as they were fitted. Scalings learned from the classes stand in
+        their pipelines as scikit-learn's transformers with what was learned written into them: fitted again, they forget it.
     calibration_ : Calibration
     held_out_rows_, held_out_proba_ : arrays of shape (n_searched,) and (n_searched, k)
         Rows that were searched on, and their probabilities by machines that have not seen them.
@@ -255,6 +256,7 @@ class ApportionedSVCCV(ClassifierMixin, BaseEstimator):
             clock.total += len(best) * len(splits)
             some = {kernel: kernels[kernel][:COUPLED_PRICES] for kernel in best}
             search.run(some, [loss for loss in losses if loss not in cheap], deadline)
+        search.scaled.clear()  # copies of the data that nobody will ask for
         self.held_out_rows_, self._held_out = kept[rows], (search.y, search.weight)
         self._choose(search, X, y, weight, clock)
         self.best_cost_ = self._held_out_cost(costs)
@@ -269,12 +271,12 @@ class ApportionedSVCCV(ClassifierMixin, BaseEstimator):
         machines: list[Pipeline] = []
         clock.total += len(chosen) if self.refit else 0
         deadline = None if self.max_time is None else clock.started + FIT_SHARE * self.max_time
-        scaled = Scaled(X, self.classes_[y])
+        scaled = Scaled(X, self.classes_[y], weight)
         for f in chosen if self.refit else ():
             begun = time.monotonic()
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # a machine short of its gap says so in dual_gap_
-                machines.append(scaled.fit(f, search.costs, weight))
+                machines.append(scaled.fit(f, search.costs))
             clock.tick()
             now = time.monotonic()
             if deadline is not None and now + (now - begun) > deadline:
@@ -401,6 +403,10 @@ def _splits(cv: Any, given: tuple[Any, Any], rows: Any, y: Any, random_state: An
         warnings.simplefilter("ignore", UserWarning)
         if drawn:
             check_number("cv", cv, low=2, integer=True)
+            if np.bincount(y).max() < 2:
+                raise ValueError(
+                    f"each of the {len(y)} rows has a class of its own: held-out rows of a class need others to learn from."
+                )
             n_folds = min(cv, max(2, np.bincount(y).max()))
             folds = StratifiedKFold(n_folds, shuffle=True, random_state=random_state)
             splits = list(folds.split(np.empty((len(y), 0)), y))
@@ -412,6 +418,10 @@ def _splits(cv: Any, given: tuple[Any, Any], rows: Any, y: Any, random_state: An
                 for train, test in check_cv(cv, given[1], classifier=True).split(*given)
             ]
             splits = [(train, test) for train, test in mapped if len(test)]
+            if any(len(train) == 0 for train, _ in splits):
+                raise ValueError(
+                    f"cv={cv!r} leaves a fold no row to train on that is searched and has a positive sample_weight."
+                )
     held_out = np.concatenate([np.empty(0, np.intp), *(test for _, test in splits)])
     if np.any(np.bincount(held_out, minlength=len(y)) != 1):
         raise ValueError(
