@@ -143,11 +143,13 @@ def test_report_uses_held_out_rows_of_the_training_data_and_all_of_others(traine
     assert answer["cross_validated"] and answer["rows"] == 150
     page = (tmp_path / "r.html").read_text()
     assert page.lower().startswith("<!doctype html") and "virginica" in page
-    iris(slice(10, 130)).to_csv(tmp_path / "part.csv", index=False)
+    new = iris(slice(10, 130))
+    new["petal length"] += 0.013
+    new.to_csv(tmp_path / "new.csv", index=False)
     done = ok(
         "report",
         trained / "model",
-        tmp_path / "part.csv",
+        tmp_path / "new.csv",
         "-o",
         tmp_path / "r.html",
         "--title",
@@ -155,6 +157,57 @@ def test_report_uses_held_out_rows_of_the_training_data_and_all_of_others(traine
     )
     assert "on these data" in done.stdout and "Written to" in done.stdout
     assert "&lt;b&gt;Irises" in (tmp_path / "r.html").read_text()
+
+
+def test_report_knows_training_rows_wherever_they_stand(trained, tmp_path):
+    def told(frame):
+        frame.to_csv(tmp_path / "some.csv", index=False)
+        words = "report", trained / "model", tmp_path / "some.csv", "-o", tmp_path / "r.html"
+        return json.loads(ok(*words, "--json").stdout), ok(*words).stdout
+
+    whole, _ = told(iris())
+    mixed, said = told(iris().sample(frac=1, random_state=0))
+    assert {**mixed, "report": ""} == {
+        **whole,
+        "report": "",
+    } and "cross-validated on the training data " in said
+    part, _ = told(iris(slice(0, 60)))
+    assert part["cross_validated"] and part["rows"] == 60
+    new = iris(slice(0, 20)).assign(**{"petal length": lambda frame: frame["petal length"] + 0.013})
+    both, said = told(pd.concat([iris(slice(0, 60)), new]))
+    assert not both["cross_validated"] and both["rows"] == 80
+    assert "60 of the 80 rows; the others are new" in " ".join(said.split())
+    assert "settings were chosen by these figures" in said
+
+
+def test_answers_are_not_written_over_what_is_read(trained, tmp_path):
+    data, model = tmp_path / "iris.csv", tmp_path / "model"
+    for path in (data, model):
+        path.write_bytes((trained / path.name).read_bytes())
+    before = data.read_bytes(), model.read_bytes()
+    start = "--target", "species", "--costs", COSTS
+    for words in (
+        ("fit", data, *start, "-o", data),
+        ("compare", data, *start, "--csv", data),
+        ("compare", data, *start, "--out", data),
+        ("predict", model, data, "-o", data),
+        ("predict", model, data, "-o", model),
+        ("report", model, data, "-o", tmp_path / "." / "iris.csv"),
+    ):
+        done = run(*words)
+        assert done.exit_code == 2 and "is what is read" in " ".join(done.output.split())
+    other = tmp_path / "notes.txt"
+    other.write_text("mine\n")
+    done = run("compare", data, *start, "--out", other)
+    assert done.exit_code == 2 and "no file of finished cells" in " ".join(done.output.split())
+    assert (data.read_bytes(), model.read_bytes(), other.read_text()) == (*before, "mine\n")
+
+
+def test_a_plot_without_matplotlib_is_refused_before_the_work(trained, tmp_path, monkeypatch):
+    monkeypatch.setattr("apportion.cli.data.find_spec", lambda name: None)
+    start = "--target", "species", "--costs", COSTS
+    done = run("compare", trained / "iris.csv", *start, "--plot", tmp_path / "p.png")
+    assert done.exit_code == 2 and "pip install 'apportion[plots]'" in " ".join(done.output.split())
 
 
 def test_large_data_are_judged_by_the_rows_that_were_searched_on(tmp_path):

@@ -196,14 +196,13 @@ def test_kill_9_loses_nothing_and_repeats_nothing(tmp_path):
 
 
 def test_kill_9_of_the_run_alone_stops_its_processes(tmp_path):
-    """Those it has started finish the cell they are at and begin no other, which the next run would compute as well."""
+    """Those it has started begin no other cell, which the next run would compute as well, and are gone soon."""
     data = iris()
     script, rows, killed = tmp_path / "script.py", tmp_path / "rows.npz", tmp_path / "killed.jsonl"
     script.write_text(SCRIPT)
     np.savez(rows, X=data.X, y=data.y)
-    process = subprocess.Popen(
-        [sys.executable, str(script), str(rows), str(killed)], stderr=subprocess.DEVNULL
-    )
+    words = [sys.executable, str(script), str(rows), str(killed)]
+    process = subprocess.Popen(words, start_new_session=True, stderr=subprocess.DEVNULL)
     while process.poll() is None and not (killed.exists() and killed.read_bytes().count(b"\n") >= 4):
         time.sleep(0.01)
     process.kill()
@@ -211,6 +210,22 @@ def test_kill_9_of_the_run_alone_stops_its_processes(tmp_path):
     seen = killed.read_bytes().count(b"\n")
     time.sleep(2)
     assert seen < 40 and killed.read_bytes().count(b"\n") <= seen + 2  # two processes
+    deadline = time.monotonic() + 60
+    with pytest.raises(ProcessLookupError):  # nobody is left of the session
+        while time.monotonic() < deadline:
+            os.killpg(process.pid, 0)
+            time.sleep(0.1)
+
+
+def test_a_file_of_other_things_is_not_written_to(tmp_path):
+    path = tmp_path / "patients.csv"
+    path.write_text("age,finding\n40,benign\n")
+    with pytest.raises(ValueError, match=r"patients\.csv is no file of finished cells"):
+        Cells(path)
+    assert path.read_text() == "age,finding\n40,benign\n"
+    path.write_text('{"k')  # cut off at once
+    Cells(path).append({"key": "a"})
+    assert Cells(path).read() == {"a": {"key": "a"}}
 
 
 def test_bad_input(tmp_path):

@@ -67,7 +67,7 @@ def compare(
 
     for path in (out, markdown, csv, plot):
         if path is not None:
-            check_place(path)
+            check_place(path, data)
     check_plot(plot)
     table = read_data(data)
     X, y = table.split(target)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -71,8 +72,10 @@ def read_data(source: str, n_features: int | None = None, zero_based: bool | Non
     return Table(source, frame.assign(**{"class": known.y}), target="class", costs=known.costs)
 
 
-def check_place(path: Path) -> None:
-    """Before the work is done, not after it: whether the answer can be written."""
+def check_place(path: Path, *read: str) -> None:
+    """Before the work is done, not after it: whether the answer can be written, and not over a file that is `read`."""
+    if path.exists() and any(os.path.exists(name) and path.samefile(name) for name in read):
+        raise ValueError(f"{path} is what is read; give another name to write to.")
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a folder; give the name of a file to write.")
     if not path.parent.is_dir():
@@ -82,6 +85,8 @@ def check_place(path: Path) -> None:
 
 
 def check_plot(path: Path | None) -> None:
-    """Whether the name of a plot's file says what to draw."""
+    """Whether the name of a plot's file says what to draw, and whether there is something to draw with."""
     if path is not None and path.suffix.lower() not in (".png", ".svg", ".pdf"):
         raise ValueError(f"--plot {path}: {path.suffix!r} is not known; allowed: .png, .svg, .pdf.")
+    if path is not None and find_spec("matplotlib") is None:
+        raise ImportError("--plot needs matplotlib; install it by: pip install 'apportion[plots]'.")

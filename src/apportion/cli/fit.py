@@ -52,13 +52,13 @@ def fit(
     as_json: Json = False,
 ) -> None:
     """Train on a table, tuned on what errors cost you, and save the model."""
-    check_place(out)
+    check_place(out, data)
     table = read_data(data)
     X, y = table.split(target)
     import numpy as np
     from sklearn.pipeline import Pipeline
 
-    from ..frames import align, describe_columns, fingerprint, preprocessor
+    from ..frames import align, describe_columns, preprocessor, row_digests
     from ..persist import save
     from ..tuning import ApportionedSVCCV
 
@@ -91,10 +91,9 @@ def fit(
         "target": target or table.target,
         "zero_based": table.zero_based,
         "rows": len(y),
-        "fingerprint": fingerprint(X, y),
         "columns": [vars(each) for each in columns],
     }
-    save(model, out, notes=notes)
+    save(model, out, notes={**notes, "trained_on": row_digests(X, y)})
     if as_json:
         answer(
             {

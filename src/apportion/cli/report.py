@@ -23,8 +23,10 @@ def report(
     as_json: Json = False,
 ) -> None:
     """Write a page for people who do not program: what the errors will cost, with sliders for the costs."""
-    check_place(out)
-    from ..frames import fingerprint, known_labels
+    check_place(out, data, str(model))
+    import numpy as np
+
+    from ..frames import known_labels, row_digests
     from ..show import write_report
     from ..show.summary import hold, summarize
 
@@ -43,11 +45,18 @@ def report(
         raise ValueError(f"{data} must hold the true classes, in the column {target!r}.")
     column = table.labels if table.frame is None else table.frame[target]
     y = known_labels(column, machine.classes_, data)
-    trained_on = fingerprint(X, y) == notes.get("fingerprint") and hasattr(last, "held_out_proba_")
-    y = y[last.held_out_rows_] if trained_on else y
-    probabilities = last.held_out_proba_ if trained_on else machine.predict_proba(X)
-    how = "cross-validated on the training data" if trained_on else "on these data"
-    bright = ", by which the settings were chosen too" if trained_on else ""
+    known = held_out_places(last, notes.get("trained_on", []), row_digests(X, y))
+    probabilities, n_known = np.empty((len(y), len(machine.classes_))), int(np.sum(known != NEW))
+    if n_known < len(y):
+        probabilities[known == NEW] = machine.predict_proba(X[known == NEW])
+    if n_known:
+        probabilities[known >= 0] = last.held_out_proba_[known[known >= 0]]
+    y, probabilities = y[known != UNJUDGED], probabilities[known != UNJUDGED]
+    how = "on these data"
+    if n_known:
+        how = "cross-validated on the training data"
+        how += f", {n_known} of the {len(known)} rows; the others are new" if n_known < len(known) else ""
+    bright = ", by which the settings were chosen too" if n_known else ""
     write_report(
         out,
         y=y,
@@ -62,11 +71,40 @@ def report(
     summary = summarize(hold(y, probabilities, machine.classes_), last.costs_)
     if as_json:
         shown = figures(summary, machine.classes_)
-        answer({"report": str(out), "rows": len(y), "cross_validated": trained_on, **shown})
+        answer({"report": str(out), "rows": len(y), "cross_validated": n_known == len(known), **shown})
         return
     console = console_for()
     show_summary(console, summary, machine.classes_, how)
+    if n_known:
+        console.print("The settings were chosen by these figures, so new data may cost a little more.")
     console.print(f"\nWritten to {out}: open it in a browser.")
+
+
+NEW, UNJUDGED = -1, -2
+
+
+def held_out_places(machine: Any, trained_on: list[str], digests: list[str]) -> Any:
+    """(n,) where each row stands among the held-out rows of the machine; or NEW; or UNJUDGED: trained on and never held out.
+
+    Rows are known by their digests, wherever they stand. Equal ones are taken in turn.
+    """
+    import numpy as np
+
+    judged = getattr(machine, "held_out_rows_", np.empty(0, int))
+    place = np.full(len(trained_on), UNJUDGED)
+    place[judged] = np.arange(len(judged))
+    places: dict[str, list[int]] = {}
+    for digest, at in zip(reversed(trained_on), reversed(place.tolist()), strict=True):
+        places.setdefault(digest, []).append(at)
+    found = []
+    for digest in digests:
+        left = places.get(digest, [NEW])
+        found.append(left.pop() if len(left) > 1 else left[0])
+    if all(at == UNJUDGED for at in found):
+        raise ValueError(
+            "the model was trained on all of these rows and holds none of them out; give it new data."
+        )
+    return np.array(found)
 
 
 def _in_words(machine: Any, columns: list[dict[str, str]]) -> str:

@@ -149,8 +149,9 @@ def machine_in_words(machine: Any) -> str:
     best = machine.best_params_
     width = "" if best["gamma"] is None else f", gamma {best['gamma']:.3g}"
     powers = f"powers {best['margin_power']:g} and {best['slack_power']:g}"
+    n = len(machine.machines_)
+    made = "one machine," if n == 1 else f"the average of {n} machines, each"
     return (
-        f"The model is the average of {len(machine.machines_)} machines, each at most {100 * machine.dual_gap_:.2g} % from its "
-        f"optimum. The first: {best['loss']} loss with {powers}, C {best['C']:.3g}, {best['kernel']} kernel{width}, "
-        f"{best['scaling']} scaling."
+        f"The model is {made} at most {100 * machine.dual_gap_:.2g} % from its optimum. {'The first' if n > 1 else 'It has'}: "
+        f"{best['loss']} loss with {powers}, C {best['C']:.3g}, {best['kernel']} kernel{width}, {best['scaling']} scaling."
     )

@@ -14,7 +14,7 @@
 What is wrong with a file is one `ValueError` or `OSError` of one line that says what to do.
 """
 
-from .columns import Column, align, describe_columns, fingerprint, preprocessor
+from .columns import Column, align, describe_columns, preprocessor, row_digests
 from .costs import parse_costs, read_cost_matrix, written_costs
 from .reading import SKLEARN, Table, known_labels, read_table, sklearn_table
 
@@ -24,12 +24,12 @@ __all__ = [
     "Table",
     "align",
     "describe_columns",
-    "fingerprint",
     "known_labels",
     "parse_costs",
     "preprocessor",
     "read_cost_matrix",
     "read_table",
+    "row_digests",
     "sklearn_table",
     "written_costs",
 ]

@@ -19,6 +19,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 from sklearn.utils.validation import check_is_fitted
 
+from ..fitting import csr_contents
 from .words import as_text, listed, nearest
 
 DATES = (
@@ -296,14 +297,14 @@ def _refuse(column: Any, bad: Any, wanted: str) -> None:
         )
 
 
-def fingerprint(X: Any, y: NDArray[Any]) -> str:
-    """The same for equal rows and labels in the same order: tells the training data from others."""
-    digest = hashlib.sha256()
+def row_digests(X: Any, y: NDArray[Any]) -> list[str]:
+    """A text a row, the same for equal rows of equal label: tells the rows a model was trained on from others."""
     if sparse.issparse(X):
-        parts = [X.data, X.indices, X.indptr]
+        rows = [indices + data for indices, data in csr_contents(X)]
     else:
-        parts = [pd.util.hash_pandas_object(X, index=False).to_numpy() if hasattr(X, "columns") else X]
-    for part in parts:
-        digest.update(np.ascontiguousarray(part).tobytes())
-    digest.update("\n".join(map(str, y.tolist())).encode())
-    return digest.hexdigest()
+        content = pd.util.hash_pandas_object(X, index=False).to_numpy() if hasattr(X, "columns") else X
+        rows = [row.tobytes() for row in content]
+    return [
+        hashlib.blake2b(row + str(label).encode(), digest_size=8).hexdigest()
+        for row, label in zip(rows, y.tolist(), strict=True)
+    ]

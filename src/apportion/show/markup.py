@@ -196,8 +196,8 @@ def _anchor(at: float) -> str:
 def notes(page: Page, model_text: str) -> str:
     cases = page.cases
     notes = [
-        "The figures are as good as the cases: none of them may have been used to train or tune the model, and the cases to "
-        "come must be like them.",
+        "The figures are as good as the cases: each must be decided by a model that was not trained on it, and the cases to come "
+        "must be like them. Where the settings of the model were chosen by these cases, new ones may cost a little more.",
         "A decision is the one whose expected cost, by the probabilities the model gives, is least. So other costs need no "
         "other model, only other decisions: this is what the sliders do.",
         "A 95% interval says how far chance in the draw of the cases may have moved a figure. Costs: the gamma interval of Fay "

@@ -38,6 +38,8 @@ from .problem import Problem
 Record = dict[str, Any]
 Progress = Callable[[int, int], None]  # cells done, cells in all
 DEFAULT = ("apportioned", "csovo", "csova", "logistic", "threshold", "forest", "boosting")
+BEGIN = b'{"key":'  # of a line of a file of cells
+END = "ends with the process that asked"  # name of a thread
 WATCH = 0.5  # seconds between two looks at the progress
 
 
@@ -54,6 +56,12 @@ class Cells:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         if self.path.exists() and self.path.stat().st_size:
             with open(self.path, "ab+") as file:
+                file.seek(0)
+                line = file.readline(1000).rstrip(b"\n")
+                if not line.startswith(BEGIN) and not BEGIN.startswith(line):  # not even one that was cut off
+                    raise ValueError(
+                        f"{self.path} is no file of finished cells; give the name of one, or of a file that is not there yet."
+                    )
                 file.seek(-1, os.SEEK_END)
                 if file.read(1) != b"\n":  # a line that was cut off: the next begins on its own
                     file.write(b"\n")
@@ -261,8 +269,9 @@ def run(
 def judge(task: Task, cells: Cells, methods: Sequence[str | Method], owner: int) -> None:
     """Compute the cells of one task that are not there yet, each written when it is done.
 
-    `owner` is the process that asks for them. When it is gone, the processes it started begin no other cell: a new run may.
+    `owner` is the process that asks for them. When it is gone, the processes it started end: a new run may begin these cells.
     """
+    _end_with(owner)
     data = task.data()
     done = cells.read()
     open_cells = [cell for cell in task.cells(data, methods, done) if cell[0] not in done]
@@ -297,6 +306,19 @@ def judge(task: Task, cells: Cells, methods: Sequence[str | Method], owner: int)
                     "seconds": round(time.perf_counter() - start, 3),
                 }
             )
+
+
+def _end_with(owner: int) -> None:
+    """From now on this process ends within a second after the one that started it, be that killed or not."""
+    if owner == os.getpid() or any(thread.name == END for thread in threading.enumerate()):
+        return
+
+    def watch() -> None:
+        while os.getppid() == owner:
+            time.sleep(WATCH)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True, name=END).start()
 
 
 def _plain(value: Any) -> Any:
