@@ -20,6 +20,7 @@ demo: $(VENV)/.installed-cli
 	$(BIN)/apportion fit $(DEMO) -o build/demo/model.apportion
 	$(BIN)/apportion report build/demo/model.apportion breast_cancer -o build/demo/report.html
 	@echo "The report is at $(CURDIR)/build/demo/report.html"
+	@echo "For tables of your own: . $(BIN)/activate, then apportion --help"
 
 # two processes, each with one thread for matrix products
 test: $(VENV)/.installed-test-all chromium

@@ -45,7 +45,8 @@ def test_the_demo_ends_with_a_report(tmp_path):
         assert "malignant" in done.stdout
     report = tmp_path / "build" / "demo" / "report.html"
     assert "malignant" in report.read_text(encoding="utf-8")
-    assert commands[-1] == f'echo "The report is at {ROOT}/build/demo/report.html"'
+    assert commands[-2] == f'echo "The report is at {ROOT}/build/demo/report.html"'
+    assert ". .venv/bin/activate" in commands[-1]
 
 
 @pytest.mark.parametrize("example", sorted(EXAMPLES.glob("plot_*.py")), ids=lambda path: path.stem)

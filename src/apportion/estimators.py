@@ -272,7 +272,7 @@ class ApportionedLinearSVC(_ApportionedClassifier):
         matrices), "reinforced", or a table of your own.
     margin_power, slack_power : float or None, default=None
         How the costs enter: margins ``costs ** margin_power``, slack weights ``costs ** slack_power``. None: 1 and 0 for
-        "apportioned", 0 and 1 for the others.
+        "apportioned", 0 and 1 for the others. Tune them: where classes overlap, margins alone heed the costs too little.
     C : float, default=1.0
         Price of slack. ``inf`` asks for a hard margin and raises where the data are not separable.
     intercept : {"penalized", "free", "none"}, default="penalized"
