@@ -9,8 +9,6 @@ primal_and_dual both objectives at given dual variables, by loops; duality_gap i
 pegasos         the stochastic gradient method in its own letters: W shrunk and moved, example by example
 pegasos_kernel  the same with a kernel, by counts
 relevance       minus the log likelihood of a Gaussian process, and its priors, by loops
-left_out        what ridge regression with a kernel errs on each row, trained on all others
-outer_gradients the outer products of its gradients, by differences
 """
 
 from __future__ import annotations
@@ -473,28 +471,3 @@ def relevance(v: Any, X: Any, Y: Any) -> float:
     mean = sum(v[:d]) / d
     value += sum(0.5 * m * (a - mean) ** 2 for a in v[:d])
     return float(value + 0.25 * mean**2 + 0.025 * v[d] ** 2 + 0.025 * (v[d + 1] + 1) ** 2)
-
-
-def left_out(K: Any, Y: Any, noise: float) -> Any:
-    """(n, m) codes minus what is predicted of each row by (K + noise I)^-1 Y of all other rows."""
-    errors = np.empty_like(Y)
-    for i in range(len(K)):
-        rest = np.delete(np.arange(len(K)), i)
-        A = np.linalg.solve(K[np.ix_(rest, rest)] + noise * np.eye(len(rest)), Y[rest])
-        errors[i] = Y[i] - K[i, rest] @ A
-    return errors
-
-
-def outer_gradients(X: Any, A: Any, root: Any) -> Any:
-    """sum_il g_il g_il', g_il the gradient at x_i of sum_j a_jl exp(-|(x - x_j) root| / sqrt(2 d)), j != i."""
-    (n, d), total, step = X.shape, np.zeros_like(root), 1e-6
-
-    def values(x: Any, rest: Any) -> Any:  # (m,)
-        return np.exp(-np.linalg.norm((x - X[rest]) @ root, axis=1) / math.sqrt(2 * d)) @ A[rest]
-
-    for i in range(n):
-        rest = np.delete(np.arange(n), i)
-        up, down = (np.array([values(X[i] + h, rest) for h in s * step * np.eye(d)]) for s in (1, -1))
-        for g in ((up - down) / (2 * step)).T:
-            total += np.outer(g, g)
-    return total

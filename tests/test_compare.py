@@ -386,12 +386,12 @@ def made_up_entries():
     return entries
 
 
-def test_rivals_with_our_scalings_are_told_apart():
+def test_rivals_with_our_weights_of_columns_are_told_apart():
     entries = made_up_entries()
     for entry in entries:
         entry["cost"]["csovo3"] = entry["cost"]["apportioned"] * 2
     text = large_tables.verdict(entries, large_tables.everywhere(entries))
-    assert "50.0 % under the best rival given the same kernels and scalings (CSOVO" in text
+    assert "50.0 % under the best rival given the same kernels and weights of columns (CSOVO" in text
     assert "as its users run it (CSOVO, RBF" not in text
 
 

@@ -40,7 +40,6 @@ ORDER = (
     "chunks",
     "streams",
     "relevance",
-    "directions",
     "scalings",
     "search",
     "calibration",

@@ -449,7 +449,7 @@ def test_onnx_of_an_average_of_machines_is_predict(name):
             "laplacian",
             "linear",
         }
-        assert set(model._scalings) == {"standard", "quantile", "relevance", "directions"}
+        assert set(model._scalings) == {"standard", "quantile", "relevance"}
         matrix = model.reapportion([[0, 1, 5], [2, 0, 1], [3, 3, 0]])
         pipeline = make_pipeline(
             StandardScaler(), ApportionedSVCCV(matrix.costs_, scaling="none", **SMALL)

@@ -80,12 +80,12 @@ def test_ranks_of_two_values_are_not_tried():
     assert set(ApportionedSVCCV(**small).fit(X, y).cv_results_["param_scaling"]) == {"standard", "quantile"}
 
 
-@pytest.mark.parametrize("columns", [1, tuning.SUPERVISED_COLUMNS + 1])
-def test_weights_and_mixtures_of_one_column_or_very_many_are_not_learned(columns):
+@pytest.mark.parametrize("columns", [1, tuning.RELEVANCE_COLUMNS + 1])
+def test_weights_of_one_column_or_very_many_are_not_learned(columns):
     rng = np.random.default_rng(0)
     y = np.arange(40) % 2
     X = rng.normal(size=(40, columns)) + y[:, None]
-    small = {**SMALL, "scaling": ("standard", "relevance", "directions")}
+    small = {**SMALL, "scaling": ("standard", "relevance")}
     assert set(ApportionedSVCCV(**small).fit(X, y).cv_results_["param_scaling"]) == {"standard"}
     small["scaling"] = "relevance"  # unless asked for
     assert set(ApportionedSVCCV(**small).fit(X, y).cv_results_["param_scaling"]) == {"relevance"}
@@ -477,7 +477,7 @@ def test_a_fold_without_a_row_to_train_on_is_refused(iris):
 
 def test_what_the_user_has_set_for_transformers_changes_nothing(iris):
     X, y = iris[0][::2], iris[1][::2]
-    some = {**SMALL, "scaling": ("standard", "quantile", "relevance", "directions"), "n_machines": 8}
+    some = {**SMALL, "scaling": ("standard", "quantile", "relevance"), "n_machines": 8}
     expected = ApportionedSVCCV(**some).fit(X, y).predict_proba(X)
     with config_context(transform_output="pandas"):
         np.testing.assert_array_equal(ApportionedSVCCV(**some).fit(X, y).predict_proba(X), expected)

@@ -15,7 +15,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from .calibration import decide, temperature
 from .costs import Costs
 from .estimators import ApportionedLinearSVC, ApportionedSVC
-from .scalings import Scalings
+from .scalings import fitted_scaler
 from .search import KernelChoice, LossChoice, class_costs, held_out_scores, in_units
 from .solution import Array
 
@@ -68,14 +68,14 @@ class Scaled:
     """All rows under each scaling, computed once for the machines that share it."""
 
     def __init__(self, X: Any, y: Any, weight: Array) -> None:
-        self.X, self.y, self.weight, self.scalings = X, y, weight, Scalings(X, y, weight)
+        self.X, self.y, self.weight = X, y, weight
         self.known: dict[str, tuple[Any, Any]] = {}
 
     def fit(self, found: Found, costs: Costs) -> Pipeline:
         """The machine as a fitted pipeline."""
         scaling = found.kernel.scaling
         if scaling not in self.known:
-            scale = self.scalings.fitted(scaling)
+            scale = fitted_scaler(scaling, self.X, self.y, self.weight)
             self.known[scaling] = scale, scale.transform(self.X)
         scale, X = self.known[scaling]
         steps = found.machine(costs, self.X.shape[0])
@@ -95,14 +95,15 @@ class Search:
         self.X, self.y, self.weight, self.splits = X, y, weight, splits
         self.n_jobs, self.clock = n_jobs, clock
         self.found: list[Found] = []
-        self.scalings = [Scalings(X, y, weight, train) for train, _ in splits]
         self.scaled: dict[tuple[str, int], tuple[Any, Any]] = {}
 
     def scaled_rows(self, scaling: str, fold: int) -> tuple[Any, Any]:
         """The training and the test rows of a fold under a scaling, computed once."""
         if (scaling, fold) not in self.scaled:
-            scale, rows = self.scalings[fold].fitted(scaling), self.splits[fold]
-            self.scaled[scaling, fold] = scale.transform(self.X[rows[0]]), scale.transform(self.X[rows[1]])
+            train, test = self.splits[fold]
+            rows = self.X[train]
+            scale = fitted_scaler(scaling, rows, self.y[train], self.weight[train])
+            self.scaled[scaling, fold] = scale.transform(rows), scale.transform(self.X[test])
         return self.scaled[scaling, fold]
 
     def run(

@@ -29,7 +29,7 @@ from .calibration import Calibration, calibrate, decide
 from .candidates import Clock, Scaled, Search
 from .costs import Costs, check_costs
 from .fitting import check_magnitude, check_number, check_sample_weight, stratified, unchanged_on_failure
-from .scalings import SCALINGS, SUPERVISED
+from .scalings import SCALINGS
 from .search import KERNELS, LOSSES, KernelChoice, LossChoice, class_costs, class_scores
 from .threads import threads
 
@@ -40,12 +40,12 @@ WIDTHS = {"rbf": (1.0, 1 / 4, 4.0, 1 / 16), "laplacian": (1 / 4, 0.7, 1 / 10, 2.
 # C; divided by n_features for the linear kernel, whose values grow with them
 PRICES = 2.0 ** np.arange(-3, 10, 2)
 POWERS = ((0.0, 1.0), (0.5, 0.5), (1.0, 0.0))
-MACHINES = 60
+MACHINES = 30
 SEARCH_ROWS = 2000  # more rows are searched on a sample of so many
 # lee-lin-wahba is dear: so many of the best kernels and of the smallest C
 COUPLED_KERNELS, COUPLED_PRICES = 1, 5
-# beside "standard", weights and directions of more columns are not learned: it would take long for little
-SUPERVISED_COLUMNS = 1000
+# beside "standard", weights of more columns are not learned: it would take long for little
+RELEVANCE_COLUMNS = 1000
 LOOSE = 0.05  # a machine with a larger relative duality gap is worth a warning
 # of max_time: when the search ends, and when the last machine should be fitted
 SEARCH_SHARE, FIT_SHARE = 0.6, 0.95
@@ -68,15 +68,14 @@ class ApportionedSVCCV(ClassifierMixin, BaseEstimator):
         How costs enter the margins and the slack of "apportioned" and "pairwise" machines.
     losses : tuple of {"apportioned", "pairwise", "lee-lin-wahba"}, default=all
         Two classes know no difference between them: "apportioned" serves.
-    scaling : {"standard", "quantile", "relevance", "directions", "none"} or a tuple of them, default=all but "none"
+    scaling : {"standard", "quantile", "relevance", "none"} or a tuple of them, default=all but "none"
         How features are scaled, inside each fold. "quantile": to ranks. "relevance": each by what it tells about the classes,
-        learned from the training rows. "directions": so are their mixtures. Beside "standard" what could tell nothing new is left
-        out: ranks where no column has more than two values, weights and mixtures of one column or of more than 1,000. Sparse data
-        are divided by their spread, or "none".
+        learned from the training rows. Beside "standard" what could tell nothing new is left out: ranks where no column has more
+        than two values, weights of one column or of more than 1,000. Sparse data are divided by their spread, or "none".
     cv : int, splitter or iterable of splits, default=5
         Each row must be held out once.
     n_machines : int or "auto", default="auto"
-        So many of the best machines are averaged; "auto": 60, or as many as there are.
+        So many of the best machines are averaged; "auto": 30, or as many as there are.
     refit : bool, default=True
         Fit the machines chosen on all rows. Without it there are results but no predictions.
     max_time : float or None, default=None
@@ -317,11 +316,11 @@ class ApportionedSVCCV(ClassifierMixin, BaseEstimator):
         if "standard" in scalings and not sparse.issparse(X):
             if _at_most_two_values(X):
                 scalings = [s for s in scalings if s != "quantile"]  # ranks of two values say the same
-            if d == 1 or d > SUPERVISED_COLUMNS:
-                scalings = [s for s in scalings if s not in SUPERVISED]
+            if d == 1 or d > RELEVANCE_COLUMNS:
+                scalings = [s for s in scalings if s != "relevance"]
         for scaling in scalings:
             for kernel in self.kernels:
-                if sparse.issparse(X) and (kernel != "linear" or scaling in ("quantile", *SUPERVISED)):
+                if sparse.issparse(X) and (kernel != "linear" or scaling in ("quantile", "relevance")):
                     continue
                 widths: Any = [None]
                 if kernel != "linear":

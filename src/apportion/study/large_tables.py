@@ -21,7 +21,7 @@ Array = NDArray[np.float64]
 Entry = dict[str, Any]
 OURS = "apportioned"
 # rivals that are given our kernels, and those that are given our weights of columns too; others are run as their users run them
-SAME_KERNELS, SAME_SCALINGS = ("csovo2", "csova2"), ("csovo3",)
+SAME_KERNELS, SAME_WEIGHTS = ("csovo2", "csova2"), ("csovo3",)
 
 
 # ---------------------------------------------------------------- the file
@@ -157,14 +157,14 @@ def verdict(entries: Sequence[Entry], methods: Sequence[str]) -> str:
     costs, _ = blocks(entries, methods)
     ranking = rank(costs, methods)
     mean = dict(zip(methods, costs.mean(axis=0).tolist(), strict=True))
-    by_users = [m for m in methods if m not in (OURS, *SAME_KERNELS, *SAME_SCALINGS)]
+    by_users = [m for m in methods if m not in (OURS, *SAME_KERNELS, *SAME_WEIGHTS)]
     by_data, _ = blocks(entries, methods, ("data",))
     known = by_data.min(axis=1).mean()
     said, floor = [], []
     for rivals, how in (
         (by_users, "as its users run it"),
         (SAME_KERNELS, "given the same kernels"),
-        (SAME_SCALINGS, "given the same kernels and scalings"),
+        (SAME_WEIGHTS, "given the same kernels and weights of columns"),
     ):
         there = [m for m in rivals if m in mean]
         if there:

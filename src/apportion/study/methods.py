@@ -27,10 +27,10 @@ from ..costs import Costs, check_costs
 from . import rivals
 from .problem import Problem
 from .rivals import (
-    ALL,
     BOTH,
     COUPLED,
     ONE_VS_REST,
+    WEIGHED,
     Apportioned,
     Probabilities,
     Trained,
@@ -133,7 +133,7 @@ _GRID = {"C": rivals.CS, "width": rivals.WIDTHS["rbf"]}
 _GRIDS: dict[tuple[str, ...], dict[str, Any]] = {
     rivals.RBF: _GRID,
     rivals.BOTH: {"C": rivals.CS, "width": rivals.WIDTHS},
-    rivals.ALL: {"C": rivals.CS, "width": rivals.ALL_WIDTHS},
+    rivals.WEIGHED: {"C": rivals.CS, "width": rivals.WEIGHED_WIDTHS},
 }
 _LINEAR = {"C": rivals.LINEAR_CS}
 _TREES = {"max_features": ("sqrt", 0.5), "min_samples_leaf": (1, 2, 5)}
@@ -157,10 +157,10 @@ def _probability(name: str, label: str, grid: dict[str, Any]) -> Method:
 
 
 _ALL = (
-    Method("apportioned", "ApportionedSVCCV", rivals.ours, version=6),
+    Method("apportioned", "ApportionedSVCCV", rivals.ours, version=5),
     _kernel("csovo", "CSOVO", rivals.one_vs_one),
     _kernel("csovo2", "CSOVO, RBF or Laplacian", rivals.one_vs_one, BOTH),
-    _kernel("csovo3", "CSOVO, our kernels and scalings", rivals.one_vs_one, ALL),
+    _kernel("csovo3", "CSOVO, RBF or Laplacian, weighed columns", rivals.one_vs_one, WEIGHED),
     _multiclass("csova", "CSOVA", ONE_VS_REST),
     _multiclass("csova2", "CSOVA, RBF or Laplacian", ONE_VS_REST, BOTH),
     _multiclass("cscs", "CSCS", Apportioned("crammer-singer", **COUPLED), version=2),

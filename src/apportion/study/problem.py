@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 from sklearn.model_selection import StratifiedKFold
+from sklearn.preprocessing import StandardScaler
 
-from ..scalings import Scalings
+from ..relevance import relevance
 
 Array = NDArray[np.float64]
 Codes = NDArray[np.intp]
@@ -41,28 +42,22 @@ class Part(_Memo):
 
     def __init__(self, X: Array, y: Codes, X_held: Array) -> None:
         super().__init__()
-        self._rows, self._scalings = (X, X_held), Scalings(X, y)
-        (self.X, self.X_held), self.y = self.scaled("standard"), y
+        scaler = StandardScaler().fit(X)
+        self.X, self.y, self.X_held = scaler.transform(X), y, scaler.transform(X_held)
         self._distances: dict[str, tuple[Array, Array]] = {}
         self._kernels: dict[tuple[str, float], tuple[Array, Array]] = {}
-
-    def scaled(self, scaling: str) -> tuple[Array, Array]:
-        """The rows to train on and those to decide on, under a scaling learned from the former."""
-        scale = self._scalings.fitted(scaling)
-        return scale.transform(self._rows[0]), scale.transform(self._rows[1])
 
     def kernel(self, kind: str, width: float) -> tuple[Array, Array]:
         """(n, n) and (n_held, n): exp(-width / d * distance), squared Euclidean (rbf) or L1 (laplacian).
 
-        "rbf quantile" and the like have features as ours may have them.
+        "rbf weighed" and "laplacian weighed" multiply each column by what it tells about the classes, as ours may.
         """
         if (kind, width) not in self._kernels:
             if kind not in self._distances:
-                name, _, scaling = kind.partition(" ")
+                name, _, weighed = kind.partition(" ")
                 metric = {"rbf": "sqeuclidean", "laplacian": "cityblock"}[name]
-                X, X_held = (
-                    self.once(scaling, lambda: self.scaled(scaling)) if scaling else (self.X, self.X_held)
-                )
+                w = self.once("weights", lambda: relevance(self.X, self.y)) if weighed else 1.0
+                X, X_held = self.X * w, self.X_held * w
                 self._distances[kind] = (cdist(X, X, metric), cdist(X_held, X, metric))
             gamma = width / self.X.shape[1]
             own, held = (np.exp(-gamma * distance) for distance in self._distances[kind])

@@ -37,13 +37,9 @@ WIDTHS: dict[str, tuple[float, ...]] = {
     "rbf": (1 / 16, 1 / 4, 1.0, 4.0),
     "laplacian": (0.1, 0.3, 1.0, 3.0),
 }
-# these, and the same on features scaled as ours may scale them
-ALL_WIDTHS = WIDTHS | {
-    f"{kind} {scaling}": widths
-    for scaling in ("quantile", "relevance", "directions")
-    for kind, widths in WIDTHS.items()
-}
-RBF, BOTH, ALL = ("rbf",), ("rbf", "laplacian"), tuple(ALL_WIDTHS)
+# these and the same on columns weighed by what they tell
+WEIGHED_WIDTHS = WIDTHS | {f"{kind} weighed": widths for kind, widths in WIDTHS.items()}
+RBF, BOTH, WEIGHED = ("rbf",), ("rbf", "laplacian"), tuple(WEIGHED_WIDTHS)
 SVC_STEPS = 100_000  # a guard: with a large C libsvm may need hours for nothing
 BOOSTING_ROUNDS = (25, 50, 100)
 TREES, SEARCH_TREES = 300, 100  # settings are told apart by fewer trees than decisions are made by
@@ -94,7 +90,7 @@ def search_kernels(
     machine: Machine,
     kinds: tuple[str, ...] = RBF,
     Cs: tuple[float, ...] = CS,
-    widths: dict[str, tuple[float, ...]] = ALL_WIDTHS,
+    widths: dict[str, tuple[float, ...]] = WEIGHED_WIDTHS,
 ) -> Trained:
     """A kernel machine over the growing `Cs` and the widths of the kernels; the setting that costs least on the held rows."""
 
