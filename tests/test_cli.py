@@ -4,6 +4,7 @@ import datetime
 import gzip
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -23,7 +24,7 @@ pd = pytest.importorskip("pandas", reason="pandas is not installed: pip install 
 from typer.testing import CliRunner  # noqa: E402
 
 import apportion.study.datasets  # noqa: E402
-from apportion import ApportionedLinearSVC, __version__, expected_cost  # noqa: E402
+from apportion import ApportionedLinearSVC, ApportionedSVCCV, __version__, expected_cost  # noqa: E402
 from apportion.cli import app  # noqa: E402
 from apportion.frames import describe_columns, parse_costs, preprocessor, read_table, written_costs  # noqa: E402
 from apportion.frames.columns import Days  # noqa: E402
@@ -176,31 +177,89 @@ def test_report_knows_training_rows_wherever_they_stand(trained, tmp_path):
     new = iris(slice(0, 20)).assign(**{"petal length": lambda frame: frame["petal length"] + 0.013})
     both, said = told(pd.concat([iris(slice(0, 60)), new]))
     assert not both["cross_validated"] and both["rows"] == 80
-    assert "60 of the 80 rows; the others are new" in " ".join(said.split())
+    assert "60 of the 80 rows, equal to rows trained on, are cross-validated, the others are new" in " ".join(
+        said.split()
+    )
     assert "settings were chosen by these figures" in said
+
+
+def test_report_knows_training_rows_whatever_else_their_file_holds(tmp_path):
+    """The type of a column depends on all of its values; a program that writes them anew may change the last digit."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"ward": rng.choice(["1", "2", "3", "12b"], 120), "size": rng.uniform(size=120)})
+    frame["state"] = np.where(frame["size"] + 0.3 * rng.normal(size=120) > 0.6, "ill", "well")
+    frame.to_csv(tmp_path / "all.csv", index=False)
+    start = "--target", "state", "--costs", "ill=5,well=1"
+    ok("fit", tmp_path / "all.csv", *start, "-o", tmp_path / "m", *QUICK)
+    some = frame[frame["ward"] != "12b"].assign(size=lambda some: some["size"] * (1 + 2e-16))
+    some.to_csv(tmp_path / "some.csv", index=False)
+    words = "report", tmp_path / "m", tmp_path / "some.csv", "-o", tmp_path / "r.html", "--json"
+    report = json.loads(ok(*words).stdout)
+    assert report["cross_validated"] and report["rows"] == len(some) < 120
+
+
+def test_new_rows_equal_to_training_rows_are_not_all_taken_for_them(tmp_path):
+    """Of a few categories all rows are equal to some that were trained on: each of those stands for one."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.choice(["yes", "no"], (300, 3)), columns=["a", "b", "c"])
+    frame["state"] = np.where(rng.uniform(size=300) < np.where(frame["a"] == "yes", 0.8, 0.2), "ill", "well")
+    for name, part in (("old", frame[:100]), ("new", frame[100:])):
+        part.to_csv(tmp_path / f"{name}.csv", index=False)
+    start = "--target", "state", "--costs", "ill=5,well=1"
+    ok("fit", tmp_path / "old.csv", *start, "-o", tmp_path / "m", *QUICK)
+    words = "report", tmp_path / "m", tmp_path / "new.csv", "-o", tmp_path / "r.html"
+    report, said = json.loads(ok(*words, "--json").stdout), " ".join(ok(*words).stdout.split())
+    assert report["rows"] == 200 and not report["cross_validated"]
+    known = int(re.search(r"(\d+) of the 200 rows, equal to rows trained on", said)[1])
+    assert 0 < known <= 100
+
+
+def test_report_of_a_model_saved_by_python(tmp_path):
+    frame = iris()[["petal length", "petal width", "species"]]
+    machine = ApportionedSVCCV(
+        {"setosa": 1, "versicolor": 2, "virginica": 5}, kernels=("linear",), Cs=(1,), scaling="standard"
+    )
+    machine.fit(frame[["petal length", "petal width"]], frame["species"])
+    save(machine, tmp_path / "m", notes={"target": "species"})
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    assert (
+        "on these data" in ok("report", tmp_path / "m", tmp_path / "t.csv", "-o", tmp_path / "r.html").stdout
+    )
 
 
 def test_answers_are_not_written_over_what_is_read(trained, tmp_path):
     data, model = tmp_path / "iris.csv", tmp_path / "model"
     for path in (data, model):
         path.write_bytes((trained / path.name).read_bytes())
-    before = data.read_bytes(), model.read_bytes()
+    costs = tmp_path / "costs.csv"
+    costs.write_text(",setosa,versicolor,virginica\nsetosa,0,1,1\nversicolor,2,0,2\nvirginica,5,5,0\n")
+    before = data.read_bytes(), model.read_bytes(), costs.read_bytes()
     start = "--target", "species", "--costs", COSTS
     for words in (
         ("fit", data, *start, "-o", data),
         ("compare", data, *start, "--csv", data),
         ("compare", data, *start, "--out", data),
+        ("compare", data, *start, "--csv", tmp_path / "t", "--markdown", tmp_path / "." / "t"),
+        ("compare", data, "--target", "species", "--cost-matrix", costs, "--csv", costs),
+        ("fit", data, "--target", "species", "--cost-matrix", costs, "-o", costs),
+        ("reproduce", "study", "--cells", tmp_path / "cells", "--out", tmp_path / "cells"),
+        ("reproduce", "paper", "--cells", tmp_path / "cells", "--out", tmp_path / "cells"),
         ("predict", model, data, "-o", data),
         ("predict", model, data, "-o", model),
         ("report", model, data, "-o", tmp_path / "." / "iris.csv"),
     ):
         done = run(*words)
-        assert done.exit_code == 2 and "is what is read" in " ".join(done.output.split())
+        assert done.exit_code == 2 and "is what is read, or written" in " ".join(done.output.split())
     other = tmp_path / "notes.txt"
-    other.write_text("mine\n")
-    done = run("compare", data, *start, "--out", other)
-    assert done.exit_code == 2 and "no file of finished cells" in " ".join(done.output.split())
-    assert (data.read_bytes(), model.read_bytes(), other.read_text()) == (*before, "mine\n")
+    for text in ('{\n "mine": 1\n}\n', "\nmine\n", "mine\n"):
+        other.write_text(text)
+        done = run("compare", data, *start, "--out", other)
+        assert done.exit_code == 2 and "no file of finished cells" in " ".join(done.output.split())
+    assert (
+        data.read_bytes(),
+        model.read_bytes(),
+        costs.read_bytes(),
+    ) == before and other.read_text() == "mine\n"
 
 
 def test_a_plot_without_matplotlib_is_refused_before_the_work(trained, tmp_path, monkeypatch):
@@ -232,6 +291,12 @@ def test_large_data_are_judged_by_the_rows_that_were_searched_on(tmp_path):
     report = json.loads(done.stdout)
     assert fitted["rows"] == 2300 and report["rows"] == 2000
     assert fitted["confusion"] == report["confusion"] and np.sum(fitted["confusion"]) == 2000
+    done = ok("report", tmp_path / "m", tmp_path / "t.csv", "-o", tmp_path / "r.html")
+    assert "left out: 300 rows trained on and never held out" in " ".join(done.stdout.split())
+    unjudged = np.setdiff1d(np.arange(2300), load(tmp_path / "m")[-1].held_out_rows_)
+    pd.read_csv(tmp_path / "t.csv").iloc[unjudged].to_csv(tmp_path / "rest.csv", index=False)
+    done = run("report", tmp_path / "m", tmp_path / "rest.csv", "-o", tmp_path / "r.html")
+    assert done.exit_code == 2 and "was trained on every row of" in " ".join(done.output.split())
     machine = load(tmp_path / "m")[-1]
     assert fitted["cost"]["mean"] == pytest.approx(
         machine.best_cost_, abs=0.002

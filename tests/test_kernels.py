@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 from sklearn.metrics.pairwise import pairwise_kernels, rbf_kernel
 
-from apportion.kernels import COLUMNS, ROWS, Remembered, cross_kernel, make_kernel, tile_width
+from apportion.kernels import COLUMNS, PAGE, ROWS, Remembered, cross_kernel, make_kernel, tile_width
 
 PARAMS = {"gamma": 0.3, "degree": 2, "coef0": 0.5}
 NAMES = ("rbf", "laplacian", "linear", "poly", "sigmoid")
@@ -186,6 +186,19 @@ def test_no_more_memory_than_asked_for(megabytes):
 
 def test_never_more_rows_than_examples():
     assert Remembered(Counting(20), 1000.0).capacity == 20
+
+
+def test_the_memory_of_kernel_rows_is_there_before_threads_fill_it():
+    """The rows that are reserved have been written to at least once a page, and no others."""
+    kernel = Remembered(Counting(3000), 1000.0)
+    for tile in kernel._tiles:
+        tile.fill(np.nan)
+    for rows in (np.arange(5, 40), np.arange(30, 90)):
+        kernel.reserve(rows)
+        for tile in kernel._tiles:
+            reserved = np.count_nonzero(kernel.slot >= 0) * tile.shape[1]
+            touched = np.append(np.flatnonzero(~np.isnan(tile.reshape(-1))), reserved)
+            assert np.diff(touched).max() <= PAGE // tile.itemsize and touched[-2] < reserved
 
 
 def test_cache_size_reaches_the_kernels_that_keep_rows():

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import sklearn
+from scipy import sparse
 from scipy.optimize import approx_fprime
 
 import oracles
@@ -112,6 +113,16 @@ def test_rows_of_hardly_any_weight_teach_nothing(few_columns_tell):
     weight = np.where(light, 1e-9, 1.0)
     assert sorted(np.argsort(relevance(X, wrong, weight))[-2:]) == [3, 7]
     assert sorted(np.argsort(relevance(X, wrong))[-2:]) == [0, 1]
+
+
+def test_columns_have_mean_0_and_spread_1_by_the_weights_of_rows(few_columns_tell):
+    X, y = few_columns_tell
+    weight = np.random.default_rng(0).uniform(0.1, 2, len(y))
+    X, mean = X + 3, np.average(X + 3, axis=0, weights=weight)
+    spread = np.sqrt(np.average((X - mean) ** 2, axis=0, weights=weight))
+    np.testing.assert_allclose(fitted_scaler("standard", X, y, weight).transform(X), (X - mean) / spread)
+    Z = fitted_scaler("standard", sparse.csr_array(X), y, weight).transform(sparse.csr_array(X))
+    np.testing.assert_allclose(Z.toarray(), X / spread)
 
 
 def test_equal_weights_are_none(few_columns_tell):

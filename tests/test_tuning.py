@@ -1,6 +1,7 @@
 """ApportionedSVCCV: what it chooses, how it averages, what it does with time, and what it says to bad input."""
 
 import time
+import warnings
 
 import numpy as np
 import pytest
@@ -28,6 +29,7 @@ from apportion.calibration import calibrate, decide, temperature
 from apportion.fitting import stratified
 from apportion.losses import loss_table
 from apportion.paths import hinge_path, with_intercept
+from apportion.scalings import fitted_scaler
 from apportion.search import KernelChoice, LossChoice, held_out_scores, kernel_matrices
 
 SMALL = {"kernels": ("rbf",), "gammas": (0.05, 0.2), "Cs": (1, 10), "scaling": "standard", "n_machines": 3}
@@ -295,6 +297,28 @@ def test_too_many_rows_for_kernels_have_nystroem_features_and_it_says_so(monkeyp
         "ApportionedLinearSVC",
     ]
     assert machine.predict(X).shape == (400,)
+    with config_context(transform_output="pandas"), pytest.warns(UserWarning, match="Nystroem"):
+        other = ApportionedSVCCV([1, 5], **SMALL).fit(X, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        np.testing.assert_array_equal(other.predict_proba(X), machine.predict_proba(X))
+
+
+def test_scalings_are_learned_from_rows_by_their_weights(iris, monkeypatch):
+    X, y = iris[0] + 1e-6 * np.arange(len(iris[1]))[:, None], iris[1]  # no two rows are equal
+    weight = np.random.default_rng(0).uniform(0.1, 2, len(y))
+    given = []
+
+    def spy(scaling, X, y, weight):
+        given.append((X, weight))
+        return fitted_scaler(scaling, X, y, weight)
+
+    monkeypatch.setattr(candidates, "fitted_scaler", spy)
+    machine = ApportionedSVCCV([1, 1, 5], **SMALL).fit(X, y, weight)
+    assert len(given) == machine.n_splits_ + 1  # each fold, and all rows
+    of_row = dict(zip(map(bytes, X), weight / weight.mean(), strict=True))
+    for rows, weights in given:
+        np.testing.assert_allclose(weights, [of_row[bytes(row)] for row in rows])
 
 
 def test_time_is_kept_and_what_was_found_is_used(iris):
@@ -306,7 +330,7 @@ def test_time_is_kept_and_what_was_found_is_used(iris):
     assert len({(p["kernel"], p["gamma"], p["scaling"]) for p in machine.cv_results_["params"]}) == 1
     full = ApportionedSVCCV([1, 1, 5]).fit(X, y)
     assert spent < time.monotonic() - start
-    assert len(full.machines_) == tuning.MACHINES
+    assert len(full.machines_) == 30
 
 
 def test_folds_are_scaled_when_they_are_needed(iris, monkeypatch):
@@ -463,7 +487,9 @@ def test_estimator_checks(estimator, check):
 
 
 def test_each_row_with_a_class_of_its_own_is_refused():
-    with pytest.raises(ValueError, match="each of the 3 rows has a class of its own"):
+    with pytest.raises(
+        ValueError, match="y has a class of its own for each of the 3 rows that count, and cv="
+    ):
         ApportionedSVCCV().fit(np.eye(3), [0, 1, 2])
 
 

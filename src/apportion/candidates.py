@@ -61,7 +61,8 @@ class Found:
             return [ApportionedLinearSVC(**form)]
         if n <= KERNEL_ROWS:
             return [ApportionedSVC(**kernel, **form)]
-        return [Nystroem(**kernel, n_components=COMPONENTS, random_state=0), ApportionedLinearSVC(**form)]
+        features = Nystroem(**kernel, n_components=COMPONENTS, random_state=0).set_output(transform="default")
+        return [features, ApportionedLinearSVC(**form)]
 
 
 class Scaled:

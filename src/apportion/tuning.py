@@ -99,8 +99,8 @@ class ApportionedSVCCV(ClassifierMixin, BaseEstimator):
         As in scikit-learn, one entry a candidate; scores are negative costs. The ranks are those of `criterion`, in which the log
         loss counts as much as the cost, and by which the machines are chosen.
     machines_ : list of Pipeline
-        The machines averaged, best first, each with its scaling, as they were fitted. Scalings learned from the classes stand in
-        their pipelines as scikit-learn's transformers with what was learned written into them: fitted again, they forget it.
+        The machines averaged, best first, each with its scaling, as they were fitted. Weights of columns stand in the pipelines
+        written into scikit-learn's scaler: fitted again, it forgets them.
     calibration_ : Calibration
     held_out_rows_, held_out_proba_ : arrays of shape (n_searched,) and (n_searched, k)
         Rows that were searched on, and their probabilities by machines that have not seen them.
@@ -404,7 +404,8 @@ def _splits(cv: Any, given: tuple[Any, Any], rows: Any, y: Any, random_state: An
             check_number("cv", cv, low=2, integer=True)
             if np.bincount(y).max() < 2:
                 raise ValueError(
-                    f"each of the {len(y)} rows has a class of its own: held-out rows of a class need others to learn from."
+                    f"y has a class of its own for each of the {len(y)} rows that count, and cv={cv!r} holds rows out: others of "
+                    "their class must be left to learn from."
                 )
             n_folds = min(cv, max(2, np.bincount(y).max()))
             folds = StratifiedKFold(n_folds, shuffle=True, random_state=random_state)

@@ -65,9 +65,10 @@ def compare(
     from ..study.compare import Cells, Splits, known_methods, run, tasks_for
     from ..study.methods import METHODS
 
-    for path in (out, markdown, csv, plot):
+    places = out, markdown, csv, plot
+    for at, path in enumerate(places):
         if path is not None:
-            check_place(path, data)
+            check_place(path, data, cost_matrix, *places[:at])
     check_plot(plot)
     table = read_data(data)
     X, y = table.split(target)

@@ -72,16 +72,25 @@ def read_data(source: str, n_features: int | None = None, zero_based: bool | Non
     return Table(source, frame.assign(**{"class": known.y}), target="class", costs=known.costs)
 
 
-def check_place(path: Path, *read: str) -> None:
-    """Before the work is done, not after it: whether the answer can be written, and not over a file that is `read`."""
-    if path.exists() and any(os.path.exists(name) and path.samefile(name) for name in read):
-        raise ValueError(f"{path} is what is read; give another name to write to.")
+def check_place(path: Path, *taken: str | Path | None) -> None:
+    """Before the work is done, not after it: whether the answer can be written, and not over a file that is `taken`.
+
+    That is one that is read, or that another answer is written to.
+    """
+    if any(name is not None and _same(path, Path(name)) for name in taken):
+        raise ValueError(
+            f"{path} is what is read, or written, as something else; give another name to write to."
+        )
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a folder; give the name of a file to write.")
     if not path.parent.is_dir():
         raise FileNotFoundError(f"the folder {path.parent} does not exist; make it first.")
     if not os.access(path.parent, os.W_OK):
         raise PermissionError(f"nothing may be written to the folder {path.parent}; choose another.")
+
+
+def _same(a: Path, b: Path) -> bool:
+    return a.samefile(b) if a.exists() and b.exists() else a.resolve() == b.resolve()
 
 
 def check_plot(path: Path | None) -> None:

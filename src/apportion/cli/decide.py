@@ -27,7 +27,7 @@ def predict(
 ) -> None:
     """Decide on new rows: their columns in any order, then the decision and the probability of each class."""
     if out is not None:
-        check_place(out, data, str(model))
+        check_place(out, data, model)
     import numpy as np
     import pandas as pd
 

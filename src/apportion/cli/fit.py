@@ -52,7 +52,7 @@ def fit(
     as_json: Json = False,
 ) -> None:
     """Train on a table, tuned on what errors cost you, and save the model."""
-    check_place(out, data)
+    check_place(out, data, cost_matrix)
     table = read_data(data)
     X, y = table.split(target)
     import numpy as np

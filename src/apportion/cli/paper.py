@@ -53,7 +53,7 @@ def paper(
     if quick and full:
         raise ValueError("--quick and --full exclude each other.")
     if out is not None:
-        check_place(out)
+        check_place(out, cells, page)
     if page is not None:
         around(page, "paper")
     if figures is not None and not figures.is_dir():

@@ -23,7 +23,7 @@ def report(
     as_json: Json = False,
 ) -> None:
     """Write a page for people who do not program: what the errors will cost, with sliders for the costs."""
-    check_place(out, data, str(model))
+    check_place(out, data, model)
     import numpy as np
 
     from ..frames import known_labels, row_digests
@@ -45,18 +45,26 @@ def report(
         raise ValueError(f"{data} must hold the true classes, in the column {target!r}.")
     column = table.labels if table.frame is None else table.frame[target]
     y = known_labels(column, machine.classes_, data)
-    known = held_out_places(last, notes.get("trained_on", []), row_digests(X, y))
-    probabilities, n_known = np.empty((len(y), len(machine.classes_))), int(np.sum(known != NEW))
-    if n_known < len(y):
-        probabilities[known == NEW] = machine.predict_proba(X[known == NEW])
-    if n_known:
-        probabilities[known >= 0] = last.held_out_proba_[known[known >= 0]]
-    y, probabilities = y[known != UNJUDGED], probabilities[known != UNJUDGED]
+    place = held_out_places(last, notes.get("trained_on", []), row_digests(X, y))
+    if np.all(place == UNJUDGED):
+        raise ValueError(
+            f"{model} was trained on every row of {data} and holds none of them out; give it new data."
+        )
+    new, held_out = place == NEW, place >= 0
+    probabilities, n_held_out = np.empty((len(y), len(machine.classes_))), int(held_out.sum())
+    if new.any():
+        probabilities[new] = machine.predict_proba(X[new])
+    if n_held_out:
+        probabilities[held_out] = last.held_out_proba_[place[held_out]]
+    y, probabilities = y[new | held_out], probabilities[new | held_out]
     how = "on these data"
-    if n_known:
+    if n_held_out:
         how = "cross-validated on the training data"
-        how += f", {n_known} of the {len(known)} rows; the others are new" if n_known < len(known) else ""
-    bright = ", by which the settings were chosen too" if n_known else ""
+        if new.any():
+            how = f"{n_held_out} of the {len(y)} rows, equal to rows trained on, are cross-validated, the others are new"
+    if len(y) < len(place):
+        how += f"; left out: {len(place) - len(y)} rows trained on and never held out"
+    bright = ", by which the settings were chosen too" if n_held_out else ""
     write_report(
         out,
         y=y,
@@ -71,11 +79,11 @@ def report(
     summary = summarize(hold(y, probabilities, machine.classes_), last.costs_)
     if as_json:
         shown = figures(summary, machine.classes_)
-        answer({"report": str(out), "rows": len(y), "cross_validated": n_known == len(known), **shown})
+        answer({"report": str(out), "rows": len(y), "cross_validated": n_held_out == len(y), **shown})
         return
     console = console_for()
     show_summary(console, summary, machine.classes_, how)
-    if n_known:
+    if n_held_out:
         console.print("The settings were chosen by these figures, so new data may cost a little more.")
     console.print(f"\nWritten to {out}: open it in a browser.")
 
@@ -86,25 +94,18 @@ NEW, UNJUDGED = -1, -2
 def held_out_places(machine: Any, trained_on: list[str], digests: list[str]) -> Any:
     """(n,) where each row stands among the held-out rows of the machine; or NEW; or UNJUDGED: trained on and never held out.
 
-    Rows are known by their digests, wherever they stand. Equal ones are taken in turn.
+    Rows are known by their digests, wherever they stand. A row that was trained on stands for one equal row; further ones are new.
     """
     import numpy as np
 
     judged = getattr(machine, "held_out_rows_", np.empty(0, int))
     place = np.full(len(trained_on), UNJUDGED)
-    place[judged] = np.arange(len(judged))
+    if trained_on:  # else it is not known what the machine has seen
+        place[judged] = np.arange(len(judged))
     places: dict[str, list[int]] = {}
-    for digest, at in zip(reversed(trained_on), reversed(place.tolist()), strict=True):
+    for digest, at in zip(trained_on, place.tolist(), strict=True):
         places.setdefault(digest, []).append(at)
-    found = []
-    for digest in digests:
-        left = places.get(digest, [NEW])
-        found.append(left.pop() if len(left) > 1 else left[0])
-    if all(at == UNJUDGED for at in found):
-        raise ValueError(
-            "the model was trained on all of these rows and holds none of them out; give it new data."
-        )
-    return np.array(found)
+    return np.array([left.pop() if (left := places.get(digest)) else NEW for digest in digests])
 
 
 def _in_words(machine: Any, columns: list[dict[str, str]]) -> str:

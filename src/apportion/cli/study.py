@@ -42,9 +42,9 @@ def study(
     from ..study.datasets import STUDY
     from ..study.superclass_tables import around
 
-    for path in (out, plot):
+    for path, taken in ((out, (cells, page)), (plot, (cells, page, out))):
         if path is not None:
-            check_place(path)
+            check_place(path, *taken)
     check_plot(plot)
     if page is not None:
         around(page, "study")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -297,12 +298,20 @@ def _refuse(column: Any, bad: Any, wanted: str) -> None:
         )
 
 
+def _word(value: Any) -> str:
+    """Without the last digits, which change when a program writes anew what it has read."""
+    return f"{value:.12g}" if isinstance(value, float) and math.isfinite(value) else as_text(value)
+
+
 def row_digests(X: Any, y: NDArray[Any]) -> list[str]:
     """A text a row, the same for equal rows of equal label: tells the rows a model was trained on from others."""
     if sparse.issparse(X):
         rows = [indices + data for indices, data in csr_contents(X)]
     else:
-        content = pd.util.hash_pandas_object(X, index=False).to_numpy() if hasattr(X, "columns") else X
+        # of words: the type of a column depends on what else its file holds
+        content = (
+            pd.util.hash_pandas_object(X.map(_word), index=False).to_numpy() if hasattr(X, "columns") else X
+        )
         rows = [row.tobytes() for row in content]
     return [
         hashlib.blake2b(row + str(label).encode(), digest_size=8).hexdigest()

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from joblib import Parallel, delayed, parallel_config
+from joblib import Parallel, delayed, effective_n_jobs, parallel_config
 from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.metrics import confusion_matrix
@@ -58,7 +58,8 @@ class Cells:
             with open(self.path, "ab+") as file:
                 file.seek(0)
                 line = file.readline(1000).rstrip(b"\n")
-                if not line.startswith(BEGIN) and not BEGIN.startswith(line):  # not even one that was cut off
+                cut_off = len(line) > 1 and BEGIN.startswith(line)
+                if not line.startswith(BEGIN) and not cut_off:
                     raise ValueError(
                         f"{self.path} is no file of finished cells; give the name of one, or of a file that is not there yet."
                     )
@@ -260,6 +261,8 @@ def run(
         wanted.update(dict.fromkeys(keys))
         if any(key not in done for key in keys):
             missing.append(task)
+    # a worker that waits for nothing would outlive a run that is killed
+    n_jobs = max(1, min(effective_n_jobs(n_jobs), len(missing)))
     with _watched(cells, wanted, progress), parallel_config("loky", n_jobs=n_jobs, inner_max_num_threads=1):
         Parallel()(delayed(judge)(task, cells, tuple(methods), os.getpid()) for task in missing)
     records = cells.read()
