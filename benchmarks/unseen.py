@@ -32,8 +32,8 @@ COSTS = (
 )  # of an error on the dear class, and which that is
 METHODS = (
     "apportioned",
-    *("csovo", "csovo2", "csovo3", "csova", "csova2", "wsvm-kpcm"),
-    *("calibrated", "logistic", "forest", "boosting"),
+    *("csovo", "csovo2", "csovo3", "csova", "csova2", "wsvm-kpcm", "wsvm-kpcm2"),
+    *("calibrated", "calibrated2", "logistic", "forest", "boosting"),
 )
 TABLES = {  # package of R: {table: (columns of the class, columns left out)}
     "AER": {

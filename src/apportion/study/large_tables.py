@@ -21,7 +21,7 @@ Array = NDArray[np.float64]
 Entry = dict[str, Any]
 OURS = "apportioned"
 # rivals that are given our kernels, and those that are given our weights of columns too; others are run as their users run them
-SAME_KERNELS, SAME_WEIGHTS = ("csovo2", "csova2"), ("csovo3",)
+SAME_KERNELS, SAME_WEIGHTS = ("csovo2", "csova2", "wsvm-kpcm2", "calibrated2"), ("csovo3",)
 
 
 # ---------------------------------------------------------------- the file

@@ -6,8 +6,8 @@ Every rival is tuned on the expected cost over the same five stratified inner fo
 then trained on all rows with the best setting. Ours is `ApportionedSVCCV` as it is: it draws its folds and scales the features
 itself, and chooses by the cost and the log loss together. Kernel machines have the same budget: every C and every width of
 their kernels. For two classes CSOVA, CSCS, Weston-Watkins, Lee-Lin-Wahba and the reinforced machine are the one binary SVM with
-class weights: they take the decisions of SVC, which is CSOVO. Of the package costsensitive the reduction to weighted pairs is
-run; its filter tree fails where a node meets no rows, and neither takes two classes.
+class weights: they take the decisions of SVC, which is CSOVO. Of the package costsensitive three reductions are run; its filter
+tree fails where a node meets no rows, and none takes two classes.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Method:
     classes: str = "any"  # or "two", or "many": more than two
     needs: str = ""  # package that must be there
     version: int = 1  # to be raised when its results change: cells of other versions are computed anew
-    settings: dict[str, Any] = field(default_factory=dict)
+    settings: Any = field(default_factory=dict)
 
     def fits(self, k: int) -> bool:
         """Whether the method takes k classes."""
@@ -66,7 +66,7 @@ class Method:
         """Whether the method can be run on k classes, here and now."""
         return self.fits(k) and self.installed
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> Any:
         """Its settings: a cell that was computed with others is computed anew."""
         if self.name != "apportioned":
             return self.settings
@@ -135,6 +135,8 @@ _GRIDS: dict[tuple[str, ...], dict[str, Any]] = {
     rivals.BOTH: {"C": rivals.CS, "width": rivals.WIDTHS},
     rivals.WEIGHED: {"C": rivals.CS, "width": rivals.WEIGHED_WIDTHS},
 }
+# as ParameterGrid takes it: each kernel has widths of its own
+_BOTH_GRID = [{"kernel": [kind], "C": rivals.CS, "width": widths} for kind, widths in rivals.WIDTHS.items()]
 _LINEAR = {"C": rivals.LINEAR_CS}
 _TREES = {"max_features": ("sqrt", 0.5), "min_samples_leaf": (1, 2, 5)}
 _BOOST = {"learning_rate": (0.05, 0.2), "max_leaf_nodes": (7, 31), "max_iter": (rivals.BOOSTING_ROUNDS[-1],)}
@@ -152,8 +154,13 @@ def _multiclass(
     return Method(name, label, train, version=version, settings=_GRIDS[kinds])
 
 
-def _probability(name: str, label: str, grid: dict[str, Any]) -> Method:
-    return Method(name, label, Probabilities(name, grid, getattr(rivals, name)), settings=grid)
+def _probability(name: str, label: str, grid: Any, held: Any = None) -> Method:
+    return Method(name, label, Probabilities(name, grid, held or getattr(rivals, name)), settings=grid)
+
+
+def _reduction(name: str, label: str, make: Any) -> Method:
+    train = partial(rivals.search_estimator, make=make)
+    return Method(name, label, train, classes="many", needs="costsensitive", settings=_LINEAR)
 
 
 _ALL = (
@@ -177,19 +184,16 @@ _ALL = (
     Method("bias-shift", "Bias shift", rivals.shift_bias, classes="two", version=2, settings=_GRID),
     _kernel("wsvm-size", "WSVM, inverse class size", rivals.inverse_size),
     _kernel("wsvm-kpcm", "WSVM, possibilistic c-means", rivals.possibilistic),
+    _kernel("wsvm-kpcm2", "WSVM, possibilistic c-means, RBF or Laplacian", rivals.possibilistic, BOTH),
     _probability("logistic", "Logistic regression + Bayes", _LINEAR),
     _probability("calibrated", "Calibrated SVC + Bayes", _GRID),
+    _probability("calibrated2", "Calibrated SVC + Bayes, RBF or Laplacian", _BOTH_GRID, rivals.calibrated),
     Method("threshold", "Tuned threshold, logistic", rivals.tuned_threshold, classes="two", settings=_LINEAR),
     _probability("forest", "Random forest + Bayes", _TREES),
     _probability("boosting", "HistGradientBoosting + Bayes", _BOOST),
-    Method(
-        "all-pairs",
-        "Weighted all-pairs, logistic",
-        partial(rivals.search_estimator, make=rivals.all_pairs),
-        classes="many",
-        needs="costsensitive",
-        settings=_LINEAR,
-    ),
+    _reduction("all-pairs", "Weighted all-pairs, logistic", rivals.all_pairs),
+    _reduction("weighted-ovr", "Weighted one-vs-rest, logistic", rivals.weighted_one_vs_rest),
+    _reduction("regressed-costs", "Costs by ridge regression", rivals.regressed_costs),
 )
 METHODS: dict[str, Method] = {method.name: method for method in _ALL}
 

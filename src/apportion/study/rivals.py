@@ -18,7 +18,7 @@ import numpy as np
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import make_scorer
 from sklearn.model_selection import ParameterGrid, StratifiedKFold, TunedThresholdClassifierCV
 from sklearn.pipeline import make_pipeline
@@ -272,7 +272,7 @@ class Probabilities:
     """Tuned on the cost of Bayes' rule; probabilities do not depend on costs and are computed once for all of them."""
 
     name: str
-    grid: dict[str, Any]
+    grid: Any  # one of ParameterGrid
     # (part, params, seed, final) -> [(params, probabilities)]
     held: Callable[..., list[tuple[dict[str, Any], Array]]]
 
@@ -333,7 +333,7 @@ def boosting(
 def calibrated(
     part: Part, params: dict[str, Any], seed: int, final: bool = False
 ) -> list[tuple[dict[str, Any], Array]]:
-    K, K_held = part.kernel("rbf", params["width"])
+    K, K_held = part.kernel(params.get("kernel", "rbf"), params["width"])
     folds = StratifiedKFold(max(2, min(5, int(np.bincount(part.y).min()))), shuffle=True, random_state=seed)
     model = CalibratedClassifierCV(_svc(params["C"]), cv=folds, ensemble=False)
     return [(params, _quiet(lambda: model.fit(K, part.y)).predict_proba(K_held))]
@@ -378,8 +378,25 @@ def all_pairs(costs: Costs, C: float) -> Callable[[Array, Codes], Any]:
     """costsensitive's reduction to weighted pairs (Beygelzimer et al. 2008) on logistic regression."""
     from costsensitive import WeightedAllPairs
 
+    return _reduction(WeightedAllPairs(LogisticRegression(C=C, max_iter=1000), njobs=1), costs)
+
+
+def weighted_one_vs_rest(costs: Costs, C: float) -> Callable[[Array, Codes], Any]:
+    """costsensitive's reduction to one weighted problem a class (Beygelzimer et al. 2005) on logistic regression."""
+    from costsensitive import WeightedOneVsRest
+
+    return _reduction(WeightedOneVsRest(LogisticRegression(C=C, max_iter=1000), njobs=1), costs)
+
+
+def regressed_costs(costs: Costs, C: float) -> Callable[[Array, Codes], Any]:
+    """costsensitive's regression of the cost of each decision, the least of which is taken; ridge regression."""
+    from costsensitive import RegressionOneVsRest
+
+    return _reduction(RegressionOneVsRest(Ridge(alpha=1 / C), njobs=1), costs)
+
+
+def _reduction(model: Any, costs: Costs) -> Callable[[Array, Codes], Any]:
     def fit(X: Array, y: Codes) -> Any:
-        model = WeightedAllPairs(LogisticRegression(C=C, max_iter=1000), njobs=1)
         model.fit(X, costs.matrix[y])
         return model
 
