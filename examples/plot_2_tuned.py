@@ -49,11 +49,11 @@ SensitivityPathDisplay.from_estimator(ours, X_test, y_test, label="malignant", a
 figure.tight_layout()
 
 # %%
-# What the search has tried, best first. Scores are negative costs; among machines of like cost the rank goes by how well
+# What the search has tried, best first. Scores are negative costs; among machines of like cost the order goes by how well
 # they know what they do not know (log loss).
 
 results = ours.cv_results_
-for i in results["rank_test_score"].argsort()[:5]:
+for i in results["rank_criterion"].argsort()[:5]:
     p = results["params"][i]
     powers = f"powers ({p['margin_power']:g}, {p['slack_power']:g})"
     print(f"{results['mean_test_score'][i]:.3f}   gamma {p['gamma']:.4f}   C {p['C']:5g}   {powers}")

@@ -1,7 +1,9 @@
 """ApportionedSVCCV: what it chooses, how it averages, what it does with time, and what it says to bad input."""
 
+import itertools
 import time
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -26,7 +28,7 @@ from apportion import (
     tuning,
 )
 from apportion.calibration import calibrate, decide, temperature
-from apportion.fitting import stratified
+from apportion.fitting import CallbackContext, stratified
 from apportion.losses import loss_table
 from apportion.paths import hinge_path, with_intercept
 from apportion.scalings import fitted_scaler
@@ -173,7 +175,7 @@ def test_predictions_are_the_bayes_rule_on_the_average(fitted, iris):
     assert len(fitted.machines_) == 3
     assert (
         fitted.best_params_
-        == fitted.cv_results_["params"][int(np.argmin(fitted.cv_results_["rank_test_score"]))]
+        == fitted.cv_results_["params"][int(np.argmin(fitted.cv_results_["rank_criterion"]))]
     )
 
 
@@ -193,6 +195,13 @@ def test_results_read_as_those_of_scikit_learn(fitted):
     np.testing.assert_allclose(results["mean_test_score"], splits.mean(axis=0))
     assert np.all(results["mean_test_score"] <= 0)
     assert {len(v) for v in results.values()} == {n}
+    assert fitted.best_score_ == results["mean_test_score"][fitted.best_index_]
+    assert results["params"][fitted.best_index_] == fitted.best_params_
+    best = results["rank_test_score"] == 1
+    assert np.all(results["mean_test_score"][best] == results["mean_test_score"].max()) and best.any()
+    names = "fit_time", "score_time", "test_score"
+    assert {f"{what}_{name}" for what in ("mean", "std") for name in names} <= results.keys()
+    assert np.all(results["mean_fit_time"] > 0)
     assert {p["loss"] for p in results["params"]} == {"apportioned", "pairwise", "lee-lin-wahba"}
     assert results["param_C"].tolist() == [p["C"] for p in results["params"]]
 
@@ -270,7 +279,8 @@ def test_a_sample_is_searched_and_all_rows_are_fitted(monkeypatch):
     machine = ApportionedSVCCV([1, 5], **SMALL).fit(X, y)
     assert len(machine.held_out_rows_) == 200
     assert max(m[-1].support_.max() for m in machine.machines_) > 300
-    assert np.mean(machine.predict(X) == y) > 0.7
+    always_one = np.mean(y == 0)  # what deciding it for all rows costs
+    assert expected_cost(y, machine.predict(X), costs=[1, 5]) < 0.9 * always_one
 
 
 @pytest.mark.parametrize("size", [19, 20, 21, 22, 30])
@@ -333,6 +343,47 @@ def test_time_is_kept_and_what_was_found_is_used(iris):
     assert len(full.machines_) == 30
 
 
+def test_a_race_that_is_cut_short_leaves_time_for_its_winners(iris, monkeypatch):
+    """By the clock of this test a task takes a second: of ten seconds more than one kernel is made the best of."""
+    now = [0.0]
+    monkeypatch.setattr(candidates.time, "monotonic", lambda: now[0])
+
+    def scores(kernel, losses, Cs, costs, train, y, weight, test):
+        now[0] += 1
+        return np.zeros((len(losses), len(Cs), test.shape[0], 3), np.float32)
+
+    monkeypatch.setattr(candidates, "held_out_scores", scores)
+    y = np.unique(iris[1], return_inverse=True)[1]
+    clock = candidates.Clock(ApportionedSVCCV(), 0.0, candidates.n_tasks(27, 5))
+    splits = list(StratifiedKFold(5).split(iris[0], y))
+    costs = check_costs([1, 1, 5], np.arange(3))
+    search = candidates.Search(costs, iris[0], y, np.ones(150), splits, 1, clock)
+    kernels = {KernelChoice("none", "rbf", float(g)): np.array([1.0]) for g in range(27)}
+    search.run(kernels, [LossChoice("apportioned", 1.0, 0.0)], 40.0)
+    assert len(search.found) == 6  # 12 of 27 kernels in 23 s, 6 of these on three folds more
+    assert 40 <= now[0] <= 42
+
+
+def test_where_a_machine_of_all_rows_takes_too_long_those_searched_have_to_do(monkeypatch):
+    X, y = make_classification(5000, 20, flip_y=0.1, random_state=0)
+    some = {"kernels": ("rbf",), "gammas": (0.05,), "Cs": (1,), "powers": ((0, 1),), "scaling": "standard"}
+    watch = CallbackContext._watch
+    monkeypatch.setattr(  # the time is up after the first round
+        CallbackContext, "_watch", lambda self, *told: watch(self, *told) or self.deadline is not None
+    )
+    monkeypatch.setattr(candidates, "time", SimpleNamespace(monotonic=lambda: 0.0))
+    now = itertools.count()
+    monkeypatch.setattr(tuning, "time", SimpleNamespace(monotonic=lambda: next(now)))
+    with pytest.warns(
+        UserWarning, match="max_time=2 is too short for a machine on all 5000 rows: .* the 2000 rows"
+    ):
+        machine = ApportionedSVCCV([1, 5], max_time=2, **some).fit(X, y)
+    few = ApportionedSVCCV([1, 5], **some).fit(X, y).machines_[0][-1]
+    only = machine.machines_[0][-1]
+    assert only.support_.max() < 2000 and only.dual_gap_ <= few.tol and "_deadline" not in vars(only)
+    assert np.mean(machine.predict(X) == y) > 0.7
+
+
 def test_folds_are_scaled_when_they_are_needed(iris, monkeypatch):
     """Learning weights takes time: for no fold after the deadline, and for no more of them than a kernel is tried on."""
     learned = []
@@ -355,7 +406,22 @@ def test_progress_counts_every_task(iris):
     machine._progress = lambda done, total: seen.append((done, total))
     machine.fit(*iris)
     assert [done for done, _ in seen] == list(range(1, len(seen) + 1))
+    assert (
+        len({total for _, total in seen}) == 1
+    )  # the machines of pairs and the last fits are counted from the start
     assert seen[-1][0] == seen[-1][1]
+
+
+def test_progress_of_a_search_that_is_cut_short_comes_to_its_end_once(iris):
+    for limit in (1e-6, 0.5):
+        seen = []
+        machine = ApportionedSVCCV([1, 1, 5], max_time=limit)
+        machine._progress = lambda done, total, seen=seen: seen.append((done, total))
+        machine.fit(*iris)
+        assert [done for done, _ in seen] == list(range(1, len(seen) + 1))
+        totals = [total for _, total in seen]
+        assert totals == sorted(totals, reverse=True)
+        assert [done == total for done, total in seen] == [False] * (len(seen) - 1) + [True]
 
 
 def test_verbose_says_how_long_it_will_take(iris, capsys):

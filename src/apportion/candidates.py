@@ -40,8 +40,10 @@ def _judge(scores: Any, y: Any, weight: Array, costs: Costs) -> tuple[float, flo
 class Found:
     """A candidate with its held-out scores, and what it is chosen by."""
 
-    def __init__(self, kernel: KernelChoice, loss: LossChoice, C: float, scores: Any, search: Search) -> None:
-        self.kernel, self.loss, self.C, self.scores = kernel, loss, C, scores
+    def __init__(
+        self, kernel: KernelChoice, loss: LossChoice, C: float, scores: Any, search: Search, seconds: Array
+    ) -> None:
+        self.kernel, self.loss, self.C, self.scores, self.seconds = kernel, loss, C, scores, seconds
         self.criterion, self.factor, self.paid = _judge(scores, search.y, search.weight, search.costs)
 
     @property
@@ -72,17 +74,22 @@ class Scaled:
         self.X, self.y, self.weight = X, y, weight
         self.known: dict[str, tuple[Any, Any]] = {}
 
-    def fit(self, found: Found, costs: Costs) -> Pipeline:
-        """The machine as a fitted pipeline."""
-        scaling = found.kernel.scaling
+    def by(self, scaling: str) -> tuple[Any, Any]:
+        """The scaler, and what it makes of the rows."""
         if scaling not in self.known:
             scale = fitted_scaler(scaling, self.X, self.y, self.weight)
             self.known[scaling] = scale, scale.transform(self.X)
-        scale, X = self.known[scaling]
+        return self.known[scaling]
+
+    def fit(self, found: Found, costs: Costs, deadline: float | None) -> Pipeline:
+        """The machine as a fitted pipeline. With an exact kernel it is taken as it is at the deadline."""
+        scale, X = self.by(found.kernel.scaling)
         steps = found.machine(costs, self.X.shape[0])
         for step in steps[:-1]:
             X = step.fit_transform(X)
+        steps[-1]._deadline = deadline
         steps[-1].fit(X, self.y, sample_weight=self.weight)
+        del steps[-1]._deadline
         return make_pipeline(scale, *steps)
 
 
@@ -113,12 +120,17 @@ class Search:
         """Try each loss and C on each kernel. After the deadline no task is started, but the best kernel so far is finished."""
         n_folds = len(self.splits)
         done: dict[KernelChoice, list[Any]] = {kernel: [] for kernel in kernels}
-        if len(kernels) >= RACE_KERNELS and n_folds > RACE_FOLDS:
-            self._work(kernels, losses, done, RACE_FOLDS, deadline)
+        finalists = n_finalists(len(kernels), n_folds)
+        if finalists < len(kernels):
+            race = deadline
+            if deadline is not None:  # of the time that is left, the race has its share of the tasks
+                share = len(kernels) * RACE_FOLDS / n_tasks(len(kernels), n_folds)
+                race = time.monotonic() + share * (deadline - time.monotonic())
+            self._work(kernels, losses, done, RACE_FOLDS, race)
             tried = [kernel for kernel in kernels if len(done[kernel]) == RACE_FOLDS]
             tried.sort(key=lambda kernel: self._promise(done[kernel]))
             kept = tried[: (len(tried) + 1) // 2]
-            self.clock.total -= (len(kernels) - len(kept)) * (n_folds - RACE_FOLDS)
+            self.clock.total -= (finalists - len(kept)) * (n_folds - RACE_FOLDS)
             kernels = {kernel: kernels[kernel] for kernel in kept}
         self._work(kernels, losses, done, n_folds, deadline)
         for kernel, Cs in kernels.items():
@@ -142,13 +154,15 @@ class Search:
                 if at >= must and deadline is not None and time.monotonic() > deadline:
                     return
                 rows, (train, test) = self.splits[fold][0], self.scaled_rows(kernel.scaling, fold)
-                yield delayed(held_out_scores)(
+                yield delayed(_timed_scores)(
                     kernel, losses, kernels[kernel], self.costs, train, self.y[rows], self.weight[rows], test
                 )
 
+        before = self.clock.done
         for (kernel, _), part in zip(todo, self._parallel()(tasks()), strict=False):
             done[kernel].append(part)
             self.clock.tick()
+        self.clock.total -= len(todo) - (self.clock.done - before)  # for which there was no time
 
     def _parallel(self) -> Parallel:
         """Results as they come where the backend can; multiprocessing, and with it ray's, gives all at the end."""
@@ -160,16 +174,19 @@ class Search:
     def _promise(self, parts: list[Any]) -> float:
         """The least criterion of a kernel on the folds it has been tried on."""
         rows = np.concatenate([test for _, test in self.splits[: len(parts)]])
-        scores = np.concatenate(parts, axis=2)
+        scores = np.concatenate([part for part, _ in parts], axis=2)
         y, weight = self.y[rows], self.weight[rows]
         return min(_judge(s, y, weight, self.costs)[0] for s in scores.reshape(-1, *scores.shape[2:]))
 
     def _collect(self, kernel: KernelChoice, losses: list[LossChoice], Cs: Array, folds: list[Any]) -> None:
         scores = np.full((len(losses), len(Cs), len(self.y), len(self.costs.classes)), np.nan, np.float32)
-        for (_, test), part in zip(self.splits, folds, strict=True):
+        for (_, test), (part, _) in zip(self.splits, folds, strict=True):
             scores[:, :, test] = part
+        seconds = np.array([spent for _, spent in folds]) / (len(losses) * len(Cs))
         for at, loss in enumerate(losses):
-            self.found += [Found(kernel, loss, float(C), scores[at, c], self) for c, C in enumerate(Cs)]
+            self.found += [
+                Found(kernel, loss, float(C), scores[at, c], self, seconds) for c, C in enumerate(Cs)
+            ]
 
     def best_kernels(self, count: int) -> list[KernelChoice]:
         best: dict[KernelChoice, float] = {}
@@ -178,7 +195,10 @@ class Search:
         return sorted(best, key=lambda kernel: best[kernel])[:count]
 
     def results(self) -> dict[str, Any]:
-        """cv_results_ of scikit-learn: scores are negative costs, in the user's unit."""
+        """cv_results_ of scikit-learn: scores are negative costs, in the user's unit.
+
+        Candidates of a kernel are fitted and scored together: each has an equal share of their time, all of it as that of fitting.
+        """
         params = [f.params for f in self.found]
         results: dict[str, Any] = {"params": params}
         for name in params[0]:
@@ -193,10 +213,32 @@ class Search:
             np.mean(scores, axis=0),
             np.std(scores, axis=0),
         )
-        criterion = self.unit * np.array([f.criterion for f in self.found])
-        results["criterion"] = criterion
-        results["rank_test_score"] = rankdata(criterion, method="min").astype(np.int32)
+        results["rank_test_score"] = rankdata(-results["mean_test_score"], method="min").astype(np.int32)
+        results["criterion"] = self.unit * np.array([f.criterion for f in self.found])
+        results["rank_criterion"] = rankdata(results["criterion"], method="min").astype(np.int32)
+        seconds = np.array([f.seconds for f in self.found])
+        for name, values in (("fit", seconds), ("score", np.zeros_like(seconds))):
+            results[f"mean_{name}_time"], results[f"std_{name}_time"] = (
+                values.mean(axis=1),
+                values.std(axis=1),
+            )
         return results
+
+
+def n_finalists(n_kernels: int, n_folds: int) -> int:
+    """So many kernels are tried on all folds: the better half where there is a race, else all."""
+    return (n_kernels + 1) // 2 if n_kernels >= RACE_KERNELS and n_folds > RACE_FOLDS else n_kernels
+
+
+def n_tasks(n_kernels: int, n_folds: int) -> int:
+    """Of a search that is not cut short: a kernel on a fold each."""
+    finalists = n_finalists(n_kernels, n_folds)
+    return finalists * n_folds + (n_kernels - finalists) * RACE_FOLDS
+
+
+def _timed_scores(*task: Any) -> tuple[Any, float]:
+    begun = time.monotonic()
+    return held_out_scores(*task), time.monotonic() - begun
 
 
 class Clock:
@@ -204,6 +246,11 @@ class Clock:
 
     def __init__(self, estimator: Any, started: float, total: int) -> None:
         self.estimator, self.started, self.total, self.done, self.said = estimator, started, total, 0, 0.0
+        self.phase()
+
+    def phase(self) -> None:
+        """Tasks of another kind begin, which take another time."""
+        self.begun, self.before = time.monotonic(), self.done
 
     def tick(self) -> None:
         self.done += 1
@@ -212,7 +259,9 @@ class Clock:
         now = time.monotonic()
         if self.estimator.verbose and (now - self.said > 1 or self.done == self.total):
             self.said = now
-            left = (now - self.started) / self.done * (self.total - self.done)
+            left = (now - self.begun) / (self.done - self.before) * (self.total - self.done)
+            if self.estimator.max_time is not None:
+                left = min(left, max(self.started + self.estimator.max_time - now, 0.0))
             print(
                 f"[ApportionedSVCCV] {self.done} of {self.total} tasks, about {left:.0f} s left", flush=True
             )

@@ -321,9 +321,8 @@ def _ascend(
         active, worst = sweep(order, active)
         if worst <= eps or active == 0 or iteration == max_iter:
             primal, gap = certify()
-            if watch is not None:
-                watch(iteration, relative(gap, primal))
-            if gap <= tol * primal:
+            late = watch is not None and watch(iteration, relative(gap, primal))
+            if late or gap <= tol * primal:
                 break
             eps = min(eps, max(worst, 1e-15 * scale)) * min(max(0.5 * tol * primal / gap, 0.05), 0.5)
             active = n

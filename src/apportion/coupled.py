@@ -349,8 +349,8 @@ def solve_table_kernel(
         goal = tol if last else max(tol, SAMPLE_TOL)
         while True:
             state.certify()
-            if watch is not None:
-                watch(rounds, relative(state.gap, state.primal))
+            if watch is not None and watch(rounds, relative(state.gap, state.primal)):
+                max_iter = rounds
             if state.gap <= goal * state.primal or rounds >= max_iter or not state.improve(goal):
                 break
             rounds += 1

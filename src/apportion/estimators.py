@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import time
 import warnings
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -414,6 +415,8 @@ class ApportionedSVC(_ApportionedClassifier):
     [0, 0]
     """
 
+    _deadline: float | None = None  # of time.monotonic(): a fit that takes longer is over as it is
+
     def __init__(
         self,
         costs: Any = None,
@@ -516,7 +519,8 @@ class ApportionedSVC(_ApportionedClassifier):
                     table, kernel, y, weight, replace(settings, tol=0.9 * settings.tol), start
                 )
                 solution.gap += solution.blur(table, y, settings.C * weight, 1e-7 * largest)
-                if solution.gap <= settings.tol:
+                late = self._deadline is not None and time.monotonic() >= self._deadline
+                if solution.gap <= settings.tol or late:
                     self._precision = np.float32
                     return solution
                 start = solution.alpha

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -40,7 +41,7 @@ def unchanged_on_failure(estimator: Any) -> Iterator[None]:
 
 
 class CallbackContext:
-    """Reports rounds to scikit-learn's callbacks and, with verbose, to the user."""
+    """Reports rounds to scikit-learn's callbacks and, with verbose, to the user; says when the time is up."""
 
     def __init__(self, estimator: Any, X: Any, y: Any) -> None:
         self.estimator = estimator
@@ -48,9 +49,11 @@ class CallbackContext:
         if getattr(estimator, "_skl_callbacks", None):
             self.context = estimator._init_callback_context(max_subtasks=None)
             self.context.call_on_fit_task_begin(estimator=estimator, X=X, y=y)
-        self.watch = self._watch if self.context is not None or estimator.verbose else None
+        self.deadline: float | None = getattr(estimator, "_deadline", None)
+        wanted = self.context is not None or estimator.verbose or self.deadline is not None
+        self.watch = self._watch if wanted else None
 
-    def _watch(self, iteration: int, gap: float) -> None:
+    def _watch(self, iteration: int, gap: float) -> bool:
         if self.estimator.verbose:
             print(
                 f"[{type(self.estimator).__name__}] iteration {iteration}: relative duality gap {gap:.2e}",
@@ -60,6 +63,7 @@ class CallbackContext:
             task = self.context.subcontext(task_name="iteration")
             task.call_on_fit_task_begin(estimator=self.estimator)
             task.call_on_fit_task_end(estimator=self.estimator)
+        return self.deadline is not None and time.monotonic() >= self.deadline
 
     def finish(self) -> None:
         if self.context is not None:

@@ -284,10 +284,15 @@ class _Stage:
             self.refresh(outputs)
             gap, primal = self.mismatch + self.rest, self.primal
             limit = goal if isinstance(goal, np.ndarray) else 0.8 * goal * np.maximum(primal, primal.mean())
-            if watch is not None:
-                watch(before + iteration + 1, float(gap.sum() / max(primal.sum(), 1e-300)))
+            late = watch is not None and watch(
+                before + iteration + 1, float(gap.sum() / max(primal.sum(), 1e-300))
+            )
             outputs = np.flatnonzero(gap > limit)
-            if not len(outputs) or (not isinstance(goal, np.ndarray) and gap.sum() <= goal * primal.sum()):
+            if (
+                late
+                or not len(outputs)
+                or (not isinstance(goal, np.ndarray) and gap.sum() <= goal * primal.sum())
+            ):
                 break
             solved = (self.mismatch < 0.5 * self.rest) & ~self.reducible
             recentre = solved & (self.band < 1.5 * self.W.shape[1])

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from .losses import LossTable
 
 Array = NDArray[np.float64]
-Watch = Callable[[int, float], None]  # called with (rounds done, relative gap)
+# called with (rounds done, relative gap); where it answers true, no other round begins
+Watch = Callable[[int, float], bool]
 
 
 @dataclass

@@ -26,7 +26,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from . import candidates
 from .calibration import Calibration, calibrate, decide
-from .candidates import Clock, Scaled, Search
+from .candidates import Clock, Found, Scaled, Search
 from .costs import Costs, check_costs
 from .fitting import check_magnitude, check_number, check_sample_weight, stratified, unchanged_on_failure
 from .scalings import SCALINGS
@@ -79,7 +79,8 @@ class ApportionedSVCCV(ClassifierMixin, BaseEstimator):
     refit : bool, default=True
         Fit the machines chosen on all rows. Without it there are results but no predictions.
     max_time : float or None, default=None
-        Seconds to spend. The search ends with what it has found by then, the best machine is always fitted.
+        Seconds to spend. The search ends with what it has found by then, which depends on how fast the machine is; the best machine
+        is always fitted, if need be on the rows that were searched alone, with a warning.
     n_jobs : int or None, default=None
         Tasks of the search that joblib runs at once, by whatever backend is set (loky, threads, dask, ray).
     verbose : int, default=0
@@ -93,11 +94,13 @@ class ApportionedSVCCV(ClassifierMixin, BaseEstimator):
     costs_ : array of shape (k,) or (k, k)
     best_params_ : dict
         The first machine's parameters.
+    best_index_, best_score_ : int and float
+        Its place in ``cv_results_``, and its score there.
     best_cost_ : float
         Held-out cost of the average, a little on the bright side: the machines were chosen by it.
     cv_results_ : dict of arrays
-        As in scikit-learn, one entry a candidate; scores are negative costs. The ranks are those of `criterion`, in which the log
-        loss counts as much as the cost, and by which the machines are chosen.
+        As in scikit-learn, one entry a candidate; scores are negative costs. The machines are chosen by ``rank_criterion``: in
+        ``criterion`` the log loss counts as much as the cost. Candidates of a kernel share its time equally.
     machines_ : list of Pipeline
         The machines averaged, best first, each with its scaling, as they were fitted. Weights of columns stand in the pipelines
         written into scikit-learn's scaler: fitted again, it forgets them.
@@ -245,14 +248,17 @@ class ApportionedSVCCV(ClassifierMixin, BaseEstimator):
             )
         rows = np.sort(stratified(y, SEARCH_ROWS, self.random_state))
         splits = _splits(self.cv, given, kept[rows], y[rows], self.random_state)
-        clock = Clock(self, started, len(kernels) * len(splits))
+        cheap = [loss for loss in losses if loss.loss != "lee-lin-wahba"]
+        n_coupled = COUPLED_KERNELS * len(splits) if 0 < len(cheap) < len(losses) else 0
+        n_fits = self._n_machines() if self.refit else 0
+        clock = Clock(self, started, candidates.n_tasks(len(kernels), len(splits)) + n_coupled + n_fits)
         search = Search(costs, X[rows], y[rows], weight[rows], splits, self.n_jobs, clock)
         deadline = None if self.max_time is None else started + SEARCH_SHARE * self.max_time
-        cheap = [loss for loss in losses if loss.loss != "lee-lin-wahba"]
         search.run(kernels, cheap or losses, deadline)
-        if 0 < len(cheap) < len(losses):
+        if n_coupled:
+            clock.phase()
             best = search.best_kernels(COUPLED_KERNELS)
-            clock.total += len(best) * len(splits)
+            clock.total -= n_coupled - len(best) * len(splits)
             some = {kernel: kernels[kernel][:COUPLED_PRICES] for kernel in best}
             search.run(some, [loss for loss in losses if loss not in cheap], deadline)
         search.scaled.clear()  # copies of the data that nobody will ask for
@@ -265,21 +271,24 @@ class ApportionedSVCCV(ClassifierMixin, BaseEstimator):
         """Rank the candidates, fit the best on all rows, and calibrate their average."""
         found = search.found
         order = np.argsort([f.criterion for f in found], kind="stable")
-        n_machines = MACHINES if isinstance(self.n_machines, str) else self.n_machines
-        chosen = [found[i] for i in order[:n_machines]]
-        machines: list[Pipeline] = []
-        clock.total += len(chosen) if self.refit else 0
+        chosen = [found[i] for i in order[: self._n_machines()]]
+        clock.total = clock.done + (len(chosen) if self.refit else 0)
+        clock.phase()
         deadline = None if self.max_time is None else clock.started + FIT_SHARE * self.max_time
-        scaled = Scaled(X, self.classes_[y], weight)
-        for f in chosen if self.refit else ():
-            begun = time.monotonic()
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # a machine short of its gap says so in dual_gap_
-                machines.append(scaled.fit(f, search.costs))
-            clock.tick()
-            now = time.monotonic()
-            if deadline is not None and now + (now - begun) > deadline:
-                break
+        machines: list[Pipeline] = []
+        if self.refit:
+            machines = self._fitted(
+                Scaled(X, self.classes_[y], weight), chosen, search.costs, clock, deadline
+            )
+            if not machines:
+                warnings.warn(
+                    f"max_time={self.max_time} is too short for a machine on all {len(y)} rows: the machines are fitted on the "
+                    f"{len(search.y)} rows that were searched.",
+                    UserWarning,
+                    stacklevel=4,
+                )
+                searched = Scaled(search.X, self.classes_[search.y], search.weight)
+                machines = self._fitted(searched, chosen, search.costs, clock, deadline)
         used = chosen[: len(machines)] if self.refit else chosen
         average = np.mean([f.factor * f.scores.astype(float) for f in used], axis=0)
         theta = class_costs(search.costs)
@@ -287,7 +296,7 @@ class ApportionedSVCCV(ClassifierMixin, BaseEstimator):
         self.machines_ = machines
         self._factors, self._scalings = [f.factor for f in used], [f.kernel.scaling for f in used]
         self.held_out_proba_ = self.calibration_(average)
-        self.best_params_ = chosen[0].params
+        self.best_params_, self.best_index_ = chosen[0].params, int(order[0])
         self.dual_gap_ = max((m[-1].dual_gap_ for m in machines), default=np.nan)
         if self.dual_gap_ > LOOSE:
             warnings.warn(
@@ -297,7 +306,36 @@ class ApportionedSVCCV(ClassifierMixin, BaseEstimator):
                 stacklevel=4,
             )
         self.cv_results_ = search.results()
+        self.best_score_ = float(self.cv_results_["mean_test_score"][self.best_index_])
         self.n_splits_ = len(search.splits)
+
+    def _fitted(
+        self, scaled: Scaled, chosen: list[Found], costs: Costs, clock: Clock, deadline: float | None
+    ) -> list[Pipeline]:
+        """The best machines, as many as there is time for; none where the first of many rows takes half of it and is not done."""
+        machines: list[Pipeline] = []
+        for f in chosen:
+            scaled.by(f.kernel.scaling)  # which takes its time once, not for each machine
+            begun, limit = time.monotonic(), deadline
+            if deadline is not None and not machines:
+                limit = begun + (deadline - begun) / 2 if len(scaled.y) > SEARCH_ROWS else None
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # a machine short of its gap says so in dual_gap_
+                machine = scaled.fit(f, costs, limit)
+            now = time.monotonic()
+            if limit is not None and now >= limit and machine[-1].dual_gap_ > LOOSE:
+                break
+            machines.append(machine)
+            last = deadline is not None and now + (now - begun) > deadline
+            if last:
+                clock.total = clock.done + 1
+            clock.tick()
+            if last:
+                break
+        return machines
+
+    def _n_machines(self) -> int:
+        return MACHINES if isinstance(self.n_machines, str) else self.n_machines
 
     def _held_out_cost(self, costs: Costs) -> float:
         """What the decisions for rows that the machines have not seen cost."""

@@ -345,7 +345,7 @@ def solve_binary_outputs(
         while len(active := sample.unfinished(goal)) and rounds < max_iter:
             sample.round(active, goal)
             rounds += 1
-            if watch is not None:
-                watch(rounds, sample.relative_gap)
+            if watch is not None and watch(rounds, sample.relative_gap):
+                max_iter = rounds
         beta[:, members] = sample.beta
     return beta, sample.b, sample.primal, sample.gap, rounds
