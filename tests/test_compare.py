@@ -395,6 +395,7 @@ def test_rivals_with_our_weights_of_columns_are_told_apart():
         entry["cost"]["csovo3"] = entry["cost"]["apportioned"] * 2
     text = large_tables.verdict(entries, large_tables.everywhere(entries))
     assert "50.0 % under the best rival given the same kernels and weights of columns (CSOVO" in text
+    assert "95 % interval over draws of data sets: 50.0 to 50.0 %" in text
     assert "as its users run it (CSOVO, RBF" not in text
 
 
@@ -414,7 +415,15 @@ def test_page_of_the_study():
     costs, names = large_tables.blocks(entries, methods)
     assert costs.shape == (36, 4) and names[0] == ("a", 2.0, "random")
     by_data = large_tables.blocks(entries, methods, ("data",))[0]
-    assert f"the mean cost would be {by_data.min(axis=1).mean():.4f}: " in text
+    hindsight = by_data.min(axis=1).mean(), costs.min(axis=1).mean()
+    assert (
+        f"ours among them: {hindsight[0]:.4f} for each data set and {hindsight[1]:.4f} for each block; "
+        in text
+    )
+    table = [line.split(" | ") for line in text.splitlines() if " | 100 | " in line]
+    dearer = [float(line[5]) for line in table]
+    assert len(table) == 6 and dearer == sorted(dearer, reverse=True)
+    assert all(abs(float(line[3]) - float(line[4]) - float(line[5])) < 2e-4 for line in table)
     first = [e["cost"]["csovo"] for e in entries if (e["data"], e["ratio"], e["dear"]) == names[0]]
     assert costs[0, 1] == pytest.approx(np.mean(first)) and len(first) == 2
     del entries[0]["cost"]["forest"]  # a block that lacks a method is left out
