@@ -51,6 +51,8 @@ BAD = {
     "costs: negative": (fit(Linear({0: 1, 1: -2, 2: 1})), r"cost of class 1 is -2\.0.*positive finite"),
     "costs: NaN": (fit(Linear([1, np.nan, 2])), r"cost of class 1 is nan.*positive finite"),
     "costs: infinite": (fit(Linear([np.inf, 1, 2])), r"cost of class 0 is inf.*positive finite"),
+    "costs: too large": (fit(Linear([1e200, 1, 2])), r"cost of class 0 is 1e\+200.*1e-100 to 1e\+100"),
+    "costs: too small": (fit(Linear([5e-324, 1, 2])), r"cost of class 0 is 5e-324.*1e-100 to 1e\+100"),
     "costs: words for numbers": (fit(Linear(["a", "b", "c"])), r"costs=.*not a number"),
     "costs: a class missing": (
         fit(Linear({0: 1, 1: 2})),
@@ -106,6 +108,34 @@ BAD = {
     "table: margins": (table(margins=np.ones((3, 3))), r"margins of a loss table must have shape \(3, 2\)"),
     "table: negative weight": (table(weights=-np.ones((3, 2))), r"weights of a loss table must be >= 0"),
     "table: NaN": (table(codes=np.full((3, 2, 3), np.nan)), r"codes of a loss table must be finite"),
+    "table: codes of zeros": (table(codes=np.zeros((3, 2, 3))), r"codes of a loss table are zero"),
+    "table: decide makes one row of many": (
+        table(decide=lambda raw: np.zeros((1, 3))),
+        r"decide of a loss table must",
+    ),
+    "table: decide makes NaN": (
+        table(decide=lambda raw: raw * np.nan),
+        r"decide of a loss table must .* finite",
+    ),
+    "max_iter: too large": (fit(Linear(max_iter=10**30)), r"max_iter=10+ is too large: at most 1e\+15"),
+    "intercept_scaling: too large": (
+        fit(Linear(intercept_scaling=1e200)),
+        r"intercept_scaling=1e\+200 is too large",
+    ),
+    "C: too large": (fit(Kernel(C=1e308)), r"C=1e\+308 is too large: at most 1e\+100"),
+    "gamma: too large": (fit(Kernel(gamma=1e308)), r"gamma=1e\+308 is too large"),
+    "kernel: words": (
+        fit(Kernel(kernel=lambda a, b: np.full((len(a), len(b)), "one"))),
+        r"the callable kernel gave values of type .*real numbers",
+    ),
+    "X: too large for single precision": (
+        fit(Linear(), X.astype(np.float32) * np.float32(1e37)),
+        r"X holds .* in float32, which overflows",
+    ),
+    "sample_weight: one too large": (
+        fit(Linear(), weight=with_weight(1e300, 4)),
+        r"sample_weight\[4\]=1e\+300; it must hold finite numbers >= 0, of at most 1e\+100",
+    ),
     "table: shared weights differ": (table(weights=[[1, 2]] * 3, shared=True), r"shared slack.*one weight"),
     "margin_power: for a loss without": (
         fit(Linear(loss="crammer-singer", margin_power=1)),
@@ -222,15 +252,15 @@ BAD = {
     # weights
     "sample_weight: negative": (
         fit(Linear(), weight=with_weight(-1)),
-        r"sample_weight must hold finite numbers >= 0",
+        r"sample_weight\[0\]=-1\.0; it must hold finite numbers >= 0",
     ),
     "sample_weight: NaN": (
         fit(Linear(), weight=with_weight(np.nan)),
-        r"sample_weight must hold finite numbers",
+        r"sample_weight\[0\]=nan; it must hold finite numbers",
     ),
     "sample_weight: infinite": (
         fit(Linear(), weight=with_weight(np.inf)),
-        r"sample_weight must hold finite numbers",
+        r"sample_weight\[0\]=inf; it must hold finite numbers",
     ),
     "sample_weight: too few": (
         fit(Linear(), weight=np.ones(29)),

@@ -225,7 +225,7 @@ def test_bad_data_are_named_and_leave_the_machine_as_it_was(client):
         (blocks(1e120 * X, y), "overflows"),
         (blocks(X, X[:, 0]), "Unknown label type"),
         (blocks(X, 0 * y), "at least 2 classes"),
-        (blocks(X, y, -weight), "sample_weight must hold finite numbers >= 0"),
+        (blocks(X, y, -weight), r"sample_weight\[0\]=-1.0; it must hold finite numbers >= 0"),
         (blocks(X, y, np.where(y == 0, 1.0, 0.0)), "fewer than 2 classes"),
     ]
     for given, message in cases:

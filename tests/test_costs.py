@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
+from apportion import expected_cost
 from apportion.costs import check_costs
 
 ABC = np.array(["a", "b", "c"])
@@ -211,3 +212,10 @@ def test_balanced_needs_every_class(counts):
 def test_long_lists_of_classes_are_cut():
     with pytest.raises(ValueError, match=re.escape("10, 11, ...] it must have shape (40,) or (40, 40)")):
         check_costs([1, 2], np.arange(40))
+
+
+@pytest.mark.parametrize("unit", ["ns", "D"])
+def test_days_as_labels(unit):
+    days = np.array(["2020-01-01", "2021-01-01", "2022-01-01"], dtype=f"datetime64[{unit}]")
+    np.testing.assert_array_equal(check_costs(dict(zip(days, [1, 2, 5], strict=True)), days).theta, [1, 2, 5])
+    assert expected_cost(days, days[[0, 0, 1]], costs=dict(zip(days, [1, 2, 5], strict=True))) == 7 / 3

@@ -593,7 +593,7 @@ def test_pairs_of_classes_share_the_cache(monkeypatch):
     X = np.random.default_rng(0).standard_normal((300, 30))
     ApportionedSVC(loss="pairwise", kernel="laplacian", n_jobs=2, cache_size=10).fit(X, np.arange(300) % 3)
     assert (
-        len(sizes) > 2 and max(sizes[1:]) == 5
+        len(sizes) > 2 and max(sizes[1:]) == 2.5  # half of the cache, shared by two
     )  # the first is that of the data, which only lends its source
 
 

@@ -816,6 +816,8 @@ def test_a_failed_fit_leaves_the_machine_as_it_was():
     "machine",
     [
         "ApportionedSVC(C=1e3, gamma=5.0, tol=1e-14, max_iter=10**9, n_jobs=2)",
+        "ApportionedSVC(C=1e4, gamma=0.05, tol=1e-14, max_iter=10**9)",
+        "ApportionedSVC(C=1e4, gamma=0.05, loss='pairwise', tol=1e-14, max_iter=10**9, n_jobs=2)",
         "ApportionedSVC(C=1e3, loss='weston-watkins', tol=1e-14, max_iter=10**9)",
         "ApportionedLinearSVC(C=1e3, loss='crammer-singer', tol=1e-14, max_iter=10**9)",
     ],

@@ -419,7 +419,10 @@ BAD_TABLES = [
     ({"weights": np.zeros((2, 3))}, "weights of a loss table are all zero"),
     ({"weights": np.arange(6.0).reshape(2, 3), "shared": True}, "the rows of a class share one weight"),
     ({"decide": None}, "decide of a loss table must be a function of raw scores; got None"),
-    ({"decide": np.abs}, "must make (n, 2) class scores of (n, 1) raw ones; of (1, 1) it made (1, 1)"),
+    (
+        {"decide": np.abs},
+        "must make (n, 2) finite class scores of (n, 1) raw ones; of [[0.0], [1.0]] it made",
+    ),
 ]
 
 

@@ -24,6 +24,7 @@ from scipy import sparse
 from ._jit import LANES, fmax, fmin, jit, prefetch
 from .rows import row_add, row_prefetch, row_scores
 from .solution import Array, Watch, relative
+from .threads import go_on
 
 AHEAD = 3  # rows asked for before their turn
 INNER_SWEEPS = 20  # passes over the rows of one example
@@ -317,6 +318,7 @@ def _ascend(
     state = np.array([88172645463325252], dtype=np.uint64)
     eps = 0.1 * scale
     for iteration in range(1, max_iter + 1):
+        go_on()
         _shuffle(order, active, state)
         active, worst = sweep(order, active)
         if worst <= eps or active == 0 or iteration == max_iter:

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+LARGEST = 1e100  # number that is computed with: its square has room in double precision
+
 
 @dataclass(frozen=True)
 class Costs:
@@ -92,7 +94,8 @@ def _positions(labels: list[Any], classes: NDArray[Any], what: str) -> list[int]
 
     Labels beyond the classes are no fault where every class has its own: a fold may lack a rare one.
     """
-    known = classes.tolist()
+    # days stay what they are: tolist makes numbers of them
+    known = list(classes) if classes.dtype.kind in "mM" else classes.tolist()
     unknown = [label for label in labels if label not in known]
     missing = [c for c in known if c not in labels]
     if unknown and missing:
@@ -109,11 +112,12 @@ def _positions(labels: list[Any], classes: NDArray[Any], what: str) -> list[int]
 
 
 def _from_vector(theta: NDArray[np.float64], classes: NDArray[Any]) -> Costs:
-    bad = ~(np.isfinite(theta) & (theta > 0))
+    bad = ~((theta >= 1 / LARGEST) & (theta <= LARGEST))
     if bad.any():
         c = int(np.flatnonzero(bad)[0])
         raise ValueError(
-            f"the cost of class {classes.tolist()[c]!r} is {theta[c]}; a cost must be a positive finite number."
+            f"the cost of class {classes.tolist()[c]!r} is {theta[c]}; a cost must be a positive finite number, "
+            f"{1 / LARGEST:g} to {LARGEST:g}."
         )
     k = len(theta)
     return Costs(classes, theta[:, None] * (1.0 - np.eye(k)), theta)
@@ -127,11 +131,12 @@ def _from_matrix(matrix: NDArray[np.float64], classes: NDArray[Any]) -> Costs:
         raise ValueError(
             f"costs[{names[c]!r}, {names[c]!r}] is {matrix[c, c]}; the diagonal must be zero: a right decision costs nothing."
         )
-    bad = ~(np.isfinite(matrix) & (matrix >= 0))
+    bad = ~((matrix >= 0) & (matrix <= LARGEST))
     if bad.any():
         y, j = np.argwhere(bad)[0]
         raise ValueError(
-            f"costs[{names[y]!r}, {names[j]!r}] is {matrix[y, j]}; an entry of a cost matrix must be a finite number >= 0."
+            f"costs[{names[y]!r}, {names[j]!r}] is {matrix[y, j]}; an entry of a cost matrix must be a finite number >= 0, "
+            f"at most {LARGEST:g}."
         )
     free = ~np.any((matrix > 0) & off, axis=1)
     if free.any():

@@ -396,7 +396,7 @@ class ApportionedSVC(_ApportionedClassifier):
         "pegasos" is the paper's stochastic gradient method, for comparison: it draws the examples by `random_state`, has no free
         intercept, and needs many passes where the exact solver needs a few rounds. Both stop at the gap `tol`.
     cache_size : float, default=1000
-        Megabytes that kernel values kept for reuse may take.
+        Megabytes that kernel values kept for reuse may take: half for rows, half for working sets.
 
     Attributes
     ----------
@@ -501,7 +501,7 @@ class ApportionedSVC(_ApportionedClassifier):
             "gamma": self._gamma,
             "degree": self.degree,
             "coef0": self.coef0,
-            "cache_size": self.cache_size,
+            "cache_size": self.cache_size / 2,  # the other half is for the kernel matrices of working sets
         }
         if self.solver == "pegasos":
             from .pegasos import solve_kernel as walk

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.model_selection import StratifiedShuffleSplit
 
+from .costs import LARGEST
 from .solution import Array
 
 try:  # experimental in scikit-learn 1.9
@@ -70,6 +71,9 @@ class CallbackContext:
             self.context.call_on_fit_task_end(estimator=self.estimator)
 
 
+LARGEST_SINGLE = 1e35  # in single precision
+
+
 def check_number(
     name: str,
     value: Any,
@@ -79,11 +83,13 @@ def check_number(
     integer: bool = False,
     infinite: bool = False,
 ) -> None:
-    kind = "an integer" if integer else "a number"
+    kind, most = ("an integer", 1e15) if integer else ("a number", LARGEST)
     bound = "" if low is None else f" {'>' if open_low else '>='} {low}"
     number = (int, np.integer) if integer else (int, float, np.integer, np.floating)
-    good = isinstance(value, number) and not isinstance(value, (bool, np.bool_)) and not np.isnan(value)
-    good = good and (infinite or bool(np.isfinite(value)))
+    good = isinstance(value, number) and not isinstance(value, (bool, np.bool_))
+    if good and most < abs(value) < np.inf:
+        raise ValueError(f"{name}={value!r} is too large: at most {most:g} can be computed with.")
+    good = good and value == value and (infinite or abs(value) < np.inf)
     if good and low is not None:
         good = value > low if open_low else value >= low
     if not good:
@@ -106,9 +112,9 @@ def canonical_csr(X: Any) -> Any:
 def check_magnitude(X: Any) -> None:
     values = X.data if sparse.issparse(X) else X
     largest = max(abs(float(values.max())), abs(float(values.min()))) if values.size else 0.0
-    if largest > 1e100:
+    if largest > (LARGEST_SINGLE if values.dtype == np.float32 else LARGEST):
         raise ValueError(
-            f"X holds {largest:.3g}, whose square overflows in the solver; scale the features first (StandardScaler)."
+            f"X holds {largest:.3g} in {values.dtype}, which overflows in the solver; scale the features first (StandardScaler)."
         )
 
 
@@ -124,8 +130,11 @@ def check_sample_weight(sample_weight: Any, n: int, some: bool = True) -> Array:
         weight = np.full(n, float(weight))
     if weight.shape != (n,):
         raise ValueError(f"sample_weight has shape {weight.shape}; it must be ({n},), one number an example.")
-    if not np.all(np.isfinite(weight)) or np.any(weight < 0):
-        raise ValueError("sample_weight must hold finite numbers >= 0.")
+    bad = np.flatnonzero(~((weight >= 0) & (weight <= LARGEST)))
+    if len(bad):
+        raise ValueError(
+            f"sample_weight[{bad[0]}]={weight[bad[0]]}; it must hold finite numbers >= 0, of at most {LARGEST:g}."
+        )
     if some and not np.any(weight):
         raise ValueError(
             "sample_weight is zero for every example; at least two classes need a positive weight."

@@ -210,7 +210,12 @@ class Pairwise:
 
     def _evaluate(self, left: Any, right: Any) -> Block:
         if callable(self.metric):
-            out: Any = np.array(self.metric(left, right, **self.params))  # a copy: it may be the user's
+            out: Any = self.metric(left, right, **self.params)
+            out = np.array(out.toarray() if sparse.issparse(out) else out)  # a copy: it may be the user's
+            if out.dtype.kind not in "fiub":
+                raise ValueError(
+                    f"the callable kernel gave values of type {out.dtype}; they must be real numbers."
+                )
             if out.shape != (left.shape[0], right.shape[0]):
                 raise ValueError(
                     f"the callable kernel gave shape {out.shape} for {left.shape[0]} and {right.shape[0]} rows; it must take "

@@ -112,6 +112,10 @@ class LossTable:
             raise ValueError(f"weights of a loss table must be >= 0; the least is {self.weights.min()}.")
         if not np.any(self.weights > 0):
             raise ValueError("weights of a loss table are all zero: there is nothing to learn from.")
+        if not np.any(self.codes[self.weights > 0]):
+            raise ValueError(
+                "codes of a loss table are zero in each row of positive weight: no score matters."
+            )
         if self.shared and np.any(self.weights != self.weights[:, :1]):
             raise ValueError(
                 "with shared slack the rows of a class share one weight; weights[y] must be constant."
@@ -119,11 +123,12 @@ class LossTable:
 
         if not callable(self.decide):
             raise ValueError(f"decide of a loss table must be a function of raw scores; got {self.decide!r}.")
-        shape = np.shape(self.decide(np.zeros((1, self.n_outputs))))
-        if shape != (1, self.n_classes):
+        raw = np.arange(2.0 * self.n_outputs).reshape(2, self.n_outputs)
+        decided = self.decide(raw)
+        if np.shape(decided) != (2, self.n_classes) or not np.all(np.isfinite(decided)):
             raise ValueError(
-                f"decide of a loss table must make (n, {self.n_classes}) class scores of (n, {self.n_outputs}) raw ones; "
-                f"of (1, {self.n_outputs}) it made {shape}."
+                f"decide of a loss table must make (n, {self.n_classes}) finite class scores of (n, {self.n_outputs}) raw ones; "
+                f"of {raw.tolist()} it made {decided!r}."
             )
 
     @property

@@ -305,7 +305,7 @@ def _list(name: str, values: ArrayLike) -> list[Any]:
         array = array[:, 0]
     if array.ndim != 1:
         raise ValueError(f"{name} has shape {array.shape}; it must be one-dimensional.")
-    entries = array.tolist()
+    entries = list(array) if array.dtype.kind in "mM" else array.tolist()
     for entry in entries:
         # pd.NA has no truth value: != of it can be asked of nothing
         if type(entry).__name__ == "NAType" or entry != entry:

@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import partial
-from threading import Lock
+from threading import Event, Lock, local
 from typing import Any
 
 from threadpoolctl import ThreadpoolController
 
 Each = Callable[..., Iterable[Any]]  # map, or the map of a pool of threads
+
+
+class Stopped(Exception):
+    """Another worker of the same map has failed, or the user has interrupted it."""
+
+
+_HERE = local()
+
+
+def go_on() -> None:
+    """Called between rounds and sweeps: ends the work of a thread whose map is over."""
+    stop = getattr(_HERE, "stop", None)
+    if stop is not None and stop.is_set():
+        raise Stopped
 
 
 class _SerialProducts:
@@ -62,17 +76,33 @@ def _shared_map(
     results: list[Any] = [None] * len(items)
     turns = iter(range(len(items)))
 
+    stop = Event()
+
     def work() -> None:
+        before, _HERE.stop = getattr(_HERE, "stop", None), stop
         try:
             for at in turns:
                 results[at] = function(items[at])
+        except Stopped:
+            pass
+        except BaseException:
+            stop.set()
+            raise
         finally:
+            _HERE.stop = before
             list(turns)  # after an error nobody starts another
 
     helpers = [pool.submit(work) for _ in range(min(n_jobs, len(items)) - 1)]
     try:
         work()
-    finally:
+    except BaseException:
+        wait(helpers)
+        raise
+    try:
         for helper in helpers:
             helper.result()
+    except BaseException:  # an interrupt while waiting for them
+        stop.set()
+        wait(helpers)
+        raise
     return results

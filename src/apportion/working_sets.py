@@ -35,7 +35,7 @@ from .kernels import Kernel
 from .panels import SAMPLE_TOL, WHOLE, Members, nested_samples, panel, precision, workers
 from .smo import NEVER, NO_INVERSE, smo
 from .solution import Array, Watch
-from .threads import Each
+from .threads import Each, go_on
 
 SCANNED = 1_000_000  # threads do not pay for a scan of fewer numbers
 LOPSIDED = 0.05  # fewer violators of one side than this share of the room, and both sides are filled
@@ -153,7 +153,7 @@ def _candidates(violation, inside, least):
 
 
 @jit
-def _solve_set(K, E, members, beta, diagonal, rest, offset, labels, sign, box, weight, eps):
+def _solve_set(K, E, members, beta, diagonal, rest, offset, labels, sign, box, weight, eps, changed, delta):
     """SMO on some of the examples of an output, whose kernel matrix is K and whose gradient is E.
 
     A K with one row more holds the dummy example of kernel `offset` with beta `rest`. Changes beta; returns the members whose beta
@@ -173,12 +173,12 @@ def _solve_set(K, E, members, beta, diagonal, rest, offset, labels, sign, box, w
         lower[q], upper[q], before[q], own[q] = NEVER, -NEVER, rest, offset
     after = before.copy()
     smo(K, own, after, E, lower, upper, eps, 10_000 + 100 * q, NO_INVERSE)
-    changed, delta, count = np.empty(q, np.intp), np.empty(q), 0
+    count = 0
     for t in range(q):
         changed[count], delta[count] = members[t], after[t] - before[t]
         count += after[t] != before[t]
         beta[members[t]] = after[t]
-    return changed[:count], delta[:count]
+    return count
 
 
 class _Sample:
@@ -282,7 +282,8 @@ class _Sample:
             K[-1, -1] = offset
             E = np.append(E, -offset * rest)
         E = E.astype(precision(K, E, eps))
-        changed, delta = _solve_set(
+        changed, delta = np.empty(len(members), np.intp), np.empty(len(members))
+        count = _solve_set(
             K,
             E,
             members,
@@ -295,7 +296,10 @@ class _Sample:
             p.box[j],
             p.weight,
             eps,
+            changed,
+            delta,
         )
+        changed, delta = changed[:count], delta[:count]
         if whole is not None:
             step = np.zeros(len(members), whole.dtype)
             step[changed] = delta
@@ -343,6 +347,7 @@ def solve_binary_outputs(
         sample = _Sample(part, beta.take(members, axis=1), workers(len(members), each))
         goal = tol if last else max(tol, SAMPLE_TOL)
         while len(active := sample.unfinished(goal)) and rounds < max_iter:
+            go_on()
             sample.round(active, goal)
             rounds += 1
             if watch is not None and watch(rounds, sample.relative_gap):
