@@ -211,6 +211,8 @@ def _summary(found: list[Bar]) -> Iterator[str]:
         figure, limit = f"{bar.figure:.3g}{bar.unit}", f"{bar.limit:g}{bar.unit}"
         rows.append([bar.scenario, bar.what, figure, limit, bar.verdict, first])
     yield _rows(["scenario", "what", "figure", "bar", "", "first fit"], rows)
+    if met < len(found):
+        yield "\nWhy bars are missed, and what the floor is: [Where the time goes](solver.md#where-the-time-goes).\n"
 
 
 def _comparison(name: str, records: list[Record], found: list[Bar]) -> str:
