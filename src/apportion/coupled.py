@@ -355,4 +355,6 @@ def solve_table_kernel(
                 break
             rounds += 1
         alpha[members] = state.alpha
+        if not last:
+            del part, state  # and their kernel rows, before the next take memory
     return b + t * state.total, alpha, state.primal, state.gap, rounds

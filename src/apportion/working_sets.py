@@ -353,4 +353,6 @@ def solve_binary_outputs(
             if watch is not None and watch(rounds, sample.relative_gap):
                 max_iter = rounds
         beta[:, members] = sample.beta
+        if not last:
+            del part, sample  # and their kernel rows, before the next take memory
     return beta, sample.b, sample.primal, sample.gap, rounds
