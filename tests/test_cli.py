@@ -249,7 +249,7 @@ def test_answers_are_not_written_over_what_is_read(trained, tmp_path):
         ("report", model, data, "-o", tmp_path / "." / "iris.csv"),
     ):
         done = run(*words)
-        assert done.exit_code == 2 and "is what is read, or written" in " ".join(done.output.split())
+        assert done.exit_code == 2 and "is read, or written to, already" in " ".join(done.output.split())
     other = tmp_path / "notes.txt"
     for text in ('{\n "mine": 1\n}\n', "\nmine\n", "mine\n"):
         other.write_text(text)

@@ -279,8 +279,7 @@ def test_a_sample_is_searched_and_all_rows_are_fitted(monkeypatch):
     machine = ApportionedSVCCV([1, 5], **SMALL).fit(X, y)
     assert len(machine.held_out_rows_) == 200
     assert max(m[-1].support_.max() for m in machine.machines_) > 300
-    always_one = np.mean(y == 0)  # what deciding it for all rows costs
-    assert expected_cost(y, machine.predict(X), costs=[1, 5]) < 0.9 * always_one
+    assert np.mean(machine.predict(X) == y) > 0.7
 
 
 @pytest.mark.parametrize("size", [19, 20, 21, 22, 30])
@@ -369,7 +368,9 @@ def test_where_a_machine_of_all_rows_takes_too_long_those_searched_have_to_do(mo
     some = {"kernels": ("rbf",), "gammas": (0.05,), "Cs": (1,), "powers": ((0, 1),), "scaling": "standard"}
     watch = CallbackContext._watch
     monkeypatch.setattr(  # the time is up after the first round
-        CallbackContext, "_watch", lambda self, *told: watch(self, *told) or self.deadline is not None
+        CallbackContext,
+        "_watch",
+        lambda self, *told: watch(self, *told) or self.estimator._deadline is not None,
     )
     monkeypatch.setattr(candidates, "time", SimpleNamespace(monotonic=lambda: 0.0))
     now = itertools.count()

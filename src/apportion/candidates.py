@@ -82,7 +82,7 @@ class Scaled:
         return self.known[scaling]
 
     def fit(self, found: Found, costs: Costs, deadline: float | None) -> Pipeline:
-        """The machine as a fitted pipeline. With an exact kernel it is taken as it is at the deadline."""
+        """The machine as a fitted pipeline, taken as it is at the deadline."""
         scale, X = self.by(found.kernel.scaling)
         steps = found.machine(costs, self.X.shape[0])
         for step in steps[:-1]:

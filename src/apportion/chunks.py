@@ -16,11 +16,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from .costs import LARGEST
+
 COPIES = 3  # chunks in memory: one that is learnt, one that is read, and as much for what pyarrow has decoded
 BATCH = 65_536  # rows that pyarrow decodes at a time
 TILE = 4096  # rows turned from columns at a time: within the processor's cache
 BLOCK = 4 << 20  # bytes of text that it parses at a time
-LARGEST = 1e100  # larger values overflow when they are squared
 ENDINGS = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv"}
 
 

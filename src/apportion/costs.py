@@ -55,7 +55,7 @@ def check_costs(costs: Any, classes: Any, *, class_counts: ArrayLike | None = No
             raise ValueError("costs='balanced' needs training labels; give the costs as numbers here.")
         counts = np.asarray(class_counts, dtype=float)
         if not np.all(counts > 0):
-            empty = classes.tolist()[int(np.flatnonzero(~(counts > 0))[0])]
+            empty = labels_of(classes)[int(np.flatnonzero(~(counts > 0))[0])]
             raise ValueError(
                 f"costs='balanced' needs examples of every class; there are none of class {empty!r}."
             )
@@ -77,8 +77,13 @@ def check_costs(costs: Any, classes: Any, *, class_counts: ArrayLike | None = No
     )
 
 
+def labels_of(labels: NDArray[Any]) -> list[Any]:
+    """As Python has them; days stay what they are, of which tolist makes numbers."""
+    return list(labels) if labels.dtype.kind in "mM" else labels.tolist()
+
+
 def _names(classes: Any, most: int = 12) -> str:
-    shown = ", ".join(repr(c) for c in np.asarray(classes)[:most].tolist())
+    shown = ", ".join(repr(c) for c in labels_of(np.asarray(classes)[:most]))
     return f"[{shown}{', ...' if len(classes) > most else ''}]"
 
 
@@ -94,8 +99,7 @@ def _positions(labels: list[Any], classes: NDArray[Any], what: str) -> list[int]
 
     Labels beyond the classes are no fault where every class has its own: a fold may lack a rare one.
     """
-    # days stay what they are: tolist makes numbers of them
-    known = list(classes) if classes.dtype.kind in "mM" else classes.tolist()
+    known = labels_of(classes)
     unknown = [label for label in labels if label not in known]
     missing = [c for c in known if c not in labels]
     if unknown and missing:
@@ -116,7 +120,7 @@ def _from_vector(theta: NDArray[np.float64], classes: NDArray[Any]) -> Costs:
     if bad.any():
         c = int(np.flatnonzero(bad)[0])
         raise ValueError(
-            f"the cost of class {classes.tolist()[c]!r} is {theta[c]}; a cost must be a positive finite number, "
+            f"the cost of class {labels_of(classes)[c]!r} is {theta[c]}; a cost must be a positive finite number, "
             f"{1 / LARGEST:g} to {LARGEST:g}."
         )
     k = len(theta)
@@ -124,7 +128,7 @@ def _from_vector(theta: NDArray[np.float64], classes: NDArray[Any]) -> Costs:
 
 
 def _from_matrix(matrix: NDArray[np.float64], classes: NDArray[Any]) -> Costs:
-    names, k = classes.tolist(), len(classes)
+    names, k = labels_of(classes), len(classes)
     off = ~np.eye(k, dtype=bool)
     if np.any(np.diag(matrix) != 0):
         c = int(np.flatnonzero(np.diag(matrix) != 0)[0])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import time
 import warnings
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -28,6 +27,7 @@ from .fitting import (
     check_magnitude,
     check_number,
     check_sample_weight,
+    is_late,
     unchanged_on_failure,
     with_callbacks,
 )
@@ -52,6 +52,8 @@ class Checked(NamedTuple):
 
 class _ApportionedClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
     """What the linear and the kernel machine share."""
+
+    _deadline: float | None = None  # of time.monotonic(): a fit that takes longer is over as it is
 
     # ------------------------------------------------------------ for the user
 
@@ -416,8 +418,6 @@ class ApportionedSVC(_ApportionedClassifier):
     [0, 0]
     """
 
-    _deadline: float | None = None  # of time.monotonic(): a fit that takes longer is over as it is
-
     def __init__(
         self,
         costs: Any = None,
@@ -520,8 +520,7 @@ class ApportionedSVC(_ApportionedClassifier):
                     table, kernel, y, weight, replace(settings, tol=0.9 * settings.tol), start
                 )
                 solution.gap += solution.blur(table, y, settings.C * weight, 1e-7 * largest)
-                late = self._deadline is not None and time.monotonic() >= self._deadline
-                if solution.gap <= settings.tol or late:
+                if solution.gap <= settings.tol or is_late(self):
                     self._precision = np.float32
                     return solution
                 start = solution.alpha

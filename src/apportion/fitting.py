@@ -41,6 +41,12 @@ def unchanged_on_failure(estimator: Any) -> Iterator[None]:
         raise
 
 
+def is_late(estimator: Any) -> bool:
+    """Whether the estimator was given a time to end by (of time.monotonic) that has come."""
+    deadline = getattr(estimator, "_deadline", None)
+    return deadline is not None and time.monotonic() >= deadline
+
+
 class CallbackContext:
     """Reports rounds to scikit-learn's callbacks and, with verbose, to the user; says when the time is up."""
 
@@ -50,8 +56,8 @@ class CallbackContext:
         if getattr(estimator, "_skl_callbacks", None):
             self.context = estimator._init_callback_context(max_subtasks=None)
             self.context.call_on_fit_task_begin(estimator=estimator, X=X, y=y)
-        self.deadline: float | None = getattr(estimator, "_deadline", None)
-        wanted = self.context is not None or estimator.verbose or self.deadline is not None
+        timed = getattr(estimator, "_deadline", None) is not None
+        wanted = self.context is not None or estimator.verbose or timed
         self.watch = self._watch if wanted else None
 
     def _watch(self, iteration: int, gap: float) -> bool:
@@ -64,7 +70,7 @@ class CallbackContext:
             task = self.context.subcontext(task_name="iteration")
             task.call_on_fit_task_begin(estimator=self.estimator)
             task.call_on_fit_task_end(estimator=self.estimator)
-        return self.deadline is not None and time.monotonic() >= self.deadline
+        return is_late(self.estimator)
 
     def finish(self) -> None:
         if self.context is not None:

@@ -21,7 +21,7 @@ from sklearn.base import BaseEstimator
 from sklearn.metrics import confusion_matrix, recall_score
 from sklearn.utils.metadata_routing import UNUSED
 
-from .costs import check_costs
+from .costs import check_costs, labels_of
 
 Array = NDArray[np.float64]
 
@@ -305,7 +305,7 @@ def _list(name: str, values: ArrayLike) -> list[Any]:
         array = array[:, 0]
     if array.ndim != 1:
         raise ValueError(f"{name} has shape {array.shape}; it must be one-dimensional.")
-    entries = list(array) if array.dtype.kind in "mM" else array.tolist()
+    entries = labels_of(array)
     for entry in entries:
         # pd.NA has no truth value: != of it can be asked of nothing
         if type(entry).__name__ == "NAType" or entry != entry:

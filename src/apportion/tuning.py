@@ -323,10 +323,12 @@ class ApportionedSVCCV(ClassifierMixin, BaseEstimator):
                 warnings.simplefilter("ignore")  # a machine short of its gap says so in dual_gap_
                 machine = scaled.fit(f, costs, limit)
             now = time.monotonic()
-            if limit is not None and now >= limit and machine[-1].dual_gap_ > LOOSE:
+            short = limit is not None and now >= limit and machine[-1].dual_gap_ > LOOSE
+            if short and not machines:
                 break
-            machines.append(machine)
-            last = deadline is not None and now + (now - begun) > deadline
+            if not short:
+                machines.append(machine)
+            last = short or (deadline is not None and now + (now - begun) > deadline)
             if last:
                 clock.total = clock.done + 1
             clock.tick()

@@ -78,9 +78,7 @@ def check_place(path: Path, *taken: str | Path | None) -> None:
     That is one that is read, or that another answer is written to.
     """
     if any(name is not None and _same(path, Path(name)) for name in taken):
-        raise ValueError(
-            f"{path} is what is read, or written, as something else; give another name to write to."
-        )
+        raise ValueError(f"{path} is read, or written to, already; give another name to write to.")
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a folder; give the name of a file to write.")
     if not path.parent.is_dir():
