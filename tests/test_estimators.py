@@ -494,6 +494,28 @@ def test_the_solver_sees_the_users_own_array(form, dtype, monkeypatch):
     assert np.shares_memory(mine, theirs)
 
 
+@pytest.mark.parametrize("intercept", ["penalized", "free"])
+@pytest.mark.parametrize("loss", ["apportioned", "weston-watkins"])
+@pytest.mark.parametrize("form", ["dense", "csr"])
+def test_single_precision_is_not_copied_to_double(form, loss, intercept):
+    X, y = make_blobs(20_000, 300, centers=3, cluster_std=30, random_state=0)
+    X = X.astype(np.float32)
+    if form == "csr":
+        X = sparse.csr_matrix(np.where(np.abs(X) > 25, X, 0))
+    size = X.data.nbytes if form == "csr" else X.nbytes
+    machine = ApportionedLinearSVC((1, 3, 2), loss=loss, intercept=intercept, C=1e-5, tol=1e-2)
+    machine.fit(X[::4], y[::4])  # compiled
+    for work in (lambda: machine.fit(X, y), lambda: machine.predict(X)):
+        tracemalloc.start()
+        try:
+            work()
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        assert peak < 1.5 * size  # a copy has twice the size
+    assert machine.dual_gap_ <= 1e-2
+
+
 def test_a_kernel_fit_needs_far_less_memory_than_the_kernel_matrix():
     n = 20_000
     X, y = make_blobs(n, 2, centers=[[0, 0], [4, 4], [-4, 4]], random_state=0)

@@ -14,6 +14,7 @@ ORDER = (
     "costs",
     "losses",
     "solution",
+    "products",
     "parts",
     "threads",
     "_jit",

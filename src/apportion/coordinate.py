@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from ._jit import LANES, fmax, fmin, jit, prefetch
+from .products import pull, squared_lengths
 from .rows import row_add, row_prefetch, row_scores
 from .solution import Array, Watch, relative
 from .threads import go_on
@@ -332,12 +333,9 @@ def _ascend(
     return primal, gap, iteration
 
 
-def _csr_or_dense(X: Any) -> tuple[Any, Array]:
-    """X in the form the compiled loops take, and its squared row lengths."""
-    if sparse.issparse(X):
-        parts = np.square(X.data, dtype=float), X.indices, X.indptr
-        return (X.data, *parts[1:]), np.asarray(sparse.csr_matrix(parts, X.shape).sum(axis=1)).ravel()
-    return X, np.einsum("ij,ij->i", X, X, dtype=np.float64)
+def _csr_or_dense(X: Any) -> Any:
+    """X in the form the compiled loops take."""
+    return (X.data, X.indices, X.indptr) if sparse.issparse(X) else X
 
 
 def solve_outputs(
@@ -361,7 +359,7 @@ def solve_outputs(
     With `base` (m, d) the penalty is 1/2 |W - base|^2: what examples held elsewhere pull, as `shift` for the intercept.
     Returns W (m, d), intercepts (m,), alpha (n, m), primal, gap and the number of sweeps.
     """
-    rows, squares = _csr_or_dense(X)
+    rows = _csr_or_dense(X)
     (n, d), m, k = X.shape, *sign.shape
     csr = isinstance(rows, tuple)
     lanes = LANES if csr and m > 1 else m
@@ -378,14 +376,14 @@ def solve_outputs(
         a[:, :m] = np.clip(alpha, 0.0, boxes[y][:, :m] * weight[:, None])
         beta = a[:, :m] * signs[y][:, :m]
         total[:m] = beta.sum(axis=0)
-        pull = X.T @ beta  # (d, m)
-        W[0] = np.pad(pull, ((0, 0), (0, lanes - m))) if csr else pull.T
+        own = pull(X, beta)  # (m, d)
+        W[0] = np.pad(own.T, ((0, 0), (0, lanes - m))) if csr else own
     fixed: Any = 0.0
     if base is not None:
         fixed = np.zeros_like(W)
         (fixed[0, :, :m] if csr else fixed[0].T)[:] = base.T
         W += fixed
-    h = np.maximum(squares + t, TINY)
+    h = np.maximum(squared_lengths(X) + t, TINY)
     reach = np.full(lanes, HUGE)
 
     def sweep(order: Any, active: int) -> tuple[int, float]:
@@ -429,7 +427,7 @@ def solve_table(
     watch: Watch | None = None,
 ) -> tuple[Array, Array, Array, float, float, int]:
     """Any table: codes (k, R, m), margins and boxes (k, R). Returns as `solve_outputs`, with alpha (n, R)."""
-    rows, squares = _csr_or_dense(X)
+    rows = _csr_or_dense(X)
     (n, d), (R, m) = X.shape, codes.shape[1:]
     csr = isinstance(rows, tuple)
     groups, lanes = (-(-m // LANES), LANES) if csr else (1, m)
@@ -447,14 +445,14 @@ def solve_table(
             members = y == c
             beta[members] = a[members] @ wide[c]
         total[:] = beta.sum(axis=0)
-        pull = X.T @ beta
-        W[:] = pull.reshape(d, groups, lanes).transpose(1, 0, 2) if csr else pull.T[None]
+        own = pull(X, beta)
+        W[:] = own.T.reshape(d, groups, lanes).transpose(1, 0, 2) if csr else own[None]
     fixed: Any = 0.0
     if base is not None:
         wide_base = np.pad(base.T, ((0, 0), (0, groups * lanes - m)))  # (d, outputs)
         fixed = wide_base.reshape(d, groups, lanes).transpose(1, 0, 2) if csr else wide_base.T[None]
         W += fixed
-    h = np.maximum(squares + t, TINY)
+    h = np.maximum(squared_lengths(X) + t, TINY)
     reach = np.full(1, HUGE)
     scores, change = np.empty((2, groups, lanes))
 

@@ -27,7 +27,7 @@ from joblib import cpu_count
 from numpy.typing import NDArray
 from scipy import sparse
 
-from . import coordinate, coupled, newton, working_sets
+from . import coordinate, coupled, newton, products, working_sets
 from .kernels import Kernel, Precomputed, Remembered, make_kernel
 from .losses import LossTable
 from .multipliers import free_intercept
@@ -194,7 +194,7 @@ def solve_linear(
     """Solve on X (n, d), dense or CSR, from alpha `start` (n, R) where it is given."""
     if X.shape[0] <= SMALL:
         solution = solve_kernel(table, _products(X), y, sample_weight, settings, start)
-        return replace(solution, coef=np.asarray((X.T @ solution.beta(table, y)).T))
+        return replace(solution, coef=products.pull(X, solution.beta(table, y)))
     if settings.offset is not None or (binary_parts(table) is not None and _newton_fits(X, settings)):
         return _linear(table, X, y, sample_weight, settings, None, start)
 
@@ -203,14 +203,12 @@ def solve_linear(
         return _linear(table, X, y, sample_weight, inner, shift, alpha)
 
     def quadratic(beta: Array) -> tuple[Array, float]:
-        W = X.T @ beta
-        return np.asarray(X @ W), float((W**2).sum())
+        W = products.pull(X, beta)
+        return products.raw_scores(X, W), float((W**2).sum())
 
-    entries = X.data[:, None] if sparse.issparse(X) else X
-    squares = np.einsum("ij,ij->", entries, entries, dtype=np.float64)  # in double, without a copy
-    t = max(float(squares) / X.shape[0], 1e-6)
+    t = max(float(products.squared_lengths(X).mean()), 1e-6)
     solution = free_intercept(solve, quadratic, table, y, sample_weight, t, settings, start)
-    return replace(solution, coef=np.asarray((X.T @ solution.beta(table, y)).T))
+    return replace(solution, coef=products.pull(X, solution.beta(table, y)))
 
 
 def _products(X: Any) -> Kernel:
@@ -311,8 +309,8 @@ def _binary_linear(
         )
         solution.alpha[rows] += alpha
         every, here = np.arange(len(part.outputs)), np.arange(len(rows))
-        pull = X.T @ gather(part, every, here, labels, alpha, np.array(np.inf)).T  # (d, m')
-        solution.coef[part.outputs] = np.asarray(pull).T  # type: ignore[index]
+        pull = products.pull(X, gather(part, every, here, labels, alpha, np.array(np.inf)).T)
+        solution.coef[part.outputs] = pull  # type: ignore[index]
         _add(solution, primal, gap, done)
         return
     own, at, side = part.solved()
@@ -367,7 +365,7 @@ def _by_newton(
 ) -> _Outcome:
     t, warm = settings.offset, None
     if beta is not None:
-        warm = np.asarray(beta @ X, dtype=float), (t or 0.0) * beta.sum(axis=1)
+        warm = products.pull(X, beta.T), (t or 0.0) * beta.sum(axis=1)
     with threads(settings.n_jobs) as each:
         return newton.solve_newton(
             X,

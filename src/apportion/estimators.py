@@ -33,6 +33,7 @@ from .fitting import (
 )
 from .losses import LossTable, loss_table, value
 from .parts import binary_parts
+from .products import raw_scores
 from .solution import Array, Settings, Solution
 
 PREDICT_ROWS = 500  # examples scored at a time
@@ -371,7 +372,7 @@ class ApportionedLinearSVC(_ApportionedClassifier):
         check_is_fitted(self)
         X = canonical_csr(validate_data(self, X, **self._accepted, reset=False))
         check_magnitude(X)
-        return np.asarray(X @ self.coef_.T) + self.intercept_
+        return raw_scores(X, self.coef_) + self.intercept_
 
 
 class ApportionedSVC(_ApportionedClassifier):

@@ -30,6 +30,7 @@ from scipy.linalg import cho_factor, cho_solve
 
 from . import smoothing
 from .parts import balanced
+from .products import pull
 from .solution import Array, Watch
 from .threads import Each
 
@@ -164,7 +165,8 @@ class _Stage:
         if ahead:
             centre = p.sign[j][p.y[band]] * p.box[j][p.y[band]] * p.weight[band] * self.centre[j, band]
             change = ahead * (self.beta[j, band] - centre)
-            gradient[:d] -= change @ p.X[band]
+            for at in range(0, len(band), CHUNK):  # the band may be all examples
+                gradient[:d] -= change[at : at + CHUNK] @ p.X[band[at : at + CHUNK]]
             gradient[d] -= change.sum() if t != 0 else 0.0
         factor = max(1.0, len(band) / BAND)
         if factor > 1:
@@ -342,5 +344,5 @@ def solve_newton(
     if t is None:  # rounding leaves sum(beta) at almost zero; the certificate is of a beta whose sum is zero
         beta = balanced(beta)
         margins = np.array([np.abs(beta[j]) @ margin[j][y] for j in range(m)])
-        gap = np.maximum(gap, primal - (margins - 0.5 * (np.asarray(beta @ X, dtype=float) ** 2).sum(axis=1)))
+        gap = np.maximum(gap, primal - (margins - 0.5 * (pull(X, beta.T) ** 2).sum(axis=1)))
     return stage.W, stage.b, beta, primal, gap, done

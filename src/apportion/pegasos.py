@@ -41,6 +41,7 @@ from scipy import sparse
 from ._jit import LANES, jit, prefetch
 from .kernels import Kernel
 from .losses import LossTable
+from .products import squared_lengths
 from .rows import row_add, row_prefetch, row_scores
 from .solution import Array, Settings, Solution
 
@@ -391,13 +392,6 @@ def lower_bound(walk: Walk, plan: Plan) -> float:
 def relative_gap(primal: float, walk: Walk, plan: Plan) -> float:
     """(primal - lower bound) / primal"""
     return max(primal - lower_bound(walk, plan), 0.0) / max(primal, np.finfo(float).tiny)
-
-
-def squared_lengths(X: Any) -> Array:
-    """(n,) |x_i|^2 of dense or CSR rows."""
-    if sparse.issparse(X):
-        return np.asarray(X.multiply(X).sum(axis=1), dtype=float).ravel()
-    return np.einsum("ij,ij->i", X, X, dtype=np.float64)
 
 
 # ---------------------------------------------------------------- the kernel machine

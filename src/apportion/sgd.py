@@ -23,6 +23,7 @@ from .fitting import (
     with_callbacks,
 )
 from .losses import LossTable
+from .products import squared_lengths
 
 if TYPE_CHECKING:
     from .pegasos import Plan, Walk
@@ -370,7 +371,7 @@ class ApportionedSGDClassifier(_ApportionedClassifier):
 
         delay = self.delay
         if isinstance(delay, str):
-            delay = pegasos.first_delay(table, y, weight, pegasos.squared_lengths(X), plan)
+            delay = pegasos.first_delay(table, y, weight, squared_lengths(X), plan)
         return pegasos.new_walk(table.n_outputs, X.shape[1], float(delay))
 
     def _begin(self, classes: Any, costs: Costs, counts: Array, table: LossTable, seed: int) -> None:
