@@ -17,8 +17,9 @@ import oracles
 from apportion import ApportionedSVC
 from apportion.costs import check_costs
 from apportion.coupled import _Coupled, _Table
-from apportion.dual import solve_kernel, solve_linear
+from apportion.dual import solve_kernel
 from apportion.kernels import Precomputed, Remembered, make_kernel
+from apportion.linear import solve_linear
 from apportion.losses import LOSSES, LossTable, loss_table, value
 from apportion.pairs import solve_pairs
 from apportion.solution import Settings

@@ -65,6 +65,31 @@ def test_sparse_rows_of_very_many_columns(Machine):
     assert_allclose(machine.objective_, weighted.objective_, rtol=1e-12)
 
 
+@pytest.mark.parametrize("Machine", MACHINES)
+@pytest.mark.parametrize("intercept", ["penalized", "free", "none"])
+@pytest.mark.parametrize("n", [400, 2500])
+@pytest.mark.parametrize("spread", [0.5, 4])
+def test_linear_machines_of_large_features(Machine, intercept, n, spread):
+    """Classes that overlap are what Newton's method is good at, classes that do not what working sets are; the gap is checked."""
+    X, y = problem(n, 6, spread=spread)
+    X = 1e4 * X
+    named = {"kernel": "linear"} if Machine is ApportionedSVC else {}
+    machine = Machine((1, 3, 2), intercept=intercept, **named).fit(X, y)
+    beta, total = machine.dual_coef_, machine.dual_coef_.sum(axis=0)
+    pull = beta.T @ X[machine.support_]
+    W, b = (pull if Machine is ApportionedSVC else machine.coef_), machine.intercept_
+    signs, own = np.where(y[:, None] == np.arange(3), 1.0, -1.0), np.array([1.0, 3.0, 2.0])[y]
+    penalty = (b**2).sum() if intercept == "penalized" else 0.0
+    primal = 0.5 * (W**2).sum() + 0.5 * penalty + np.maximum(0, own[:, None] - signs * (X @ W.T + b)).sum()
+    alpha = signs[machine.support_] * beta
+    dual = (alpha * own[machine.support_, None]).sum() - 0.5 * (pull**2).sum()
+    dual -= 0.5 * (total**2).sum() if intercept == "penalized" else 0.0
+    assert -1e-9 <= alpha.min() and alpha.max() <= 1 + 1e-9
+    assert intercept != "free" or np.abs(total).max() <= 1e-9 * np.abs(beta).sum()
+    assert_allclose(machine.objective_, primal, rtol=1e-6)
+    assert primal - dual <= 1.001e-3 * primal
+
+
 def test_a_stored_zero_is_a_zero():
     X, y = problem()
     X[np.abs(X) < 0.3] = 0.0
@@ -478,16 +503,16 @@ def test_the_gap_holds_in_double_precision(form, C, dtype):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("form", [np.ascontiguousarray, sparse.csr_matrix])
 def test_the_solver_sees_the_users_own_array(form, dtype, monkeypatch):
-    from apportion import dual
+    from apportion import linear
 
     X, y = problem(1500)
     X, seen = form(X.astype(dtype)), []
 
-    def spy(table, data, *args, solve=dual.solve_linear):
+    def spy(table, data, *args, solve=linear.solve_linear):
         seen.append(data)
         return solve(table, data, *args)
 
-    monkeypatch.setattr(dual, "solve_linear", spy)
+    monkeypatch.setattr(linear, "solve_linear", spy)
     ApportionedLinearSVC(C=0.1).fit(X, y)
     mine, theirs = (a.data if sparse.issparse(a) else a for a in (X, seen[0]))
     assert theirs.dtype == dtype

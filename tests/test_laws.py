@@ -7,8 +7,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from apportion import ApportionedLinearSVC, ApportionedSVC, expected_cost
 from apportion.costs import check_costs
-from apportion.dual import Settings, solve_kernel, solve_linear
+from apportion.dual import Settings, solve_kernel
 from apportion.kernels import make_kernel
+from apportion.linear import solve_linear
 from apportion.losses import LOSSES, loss_table, value
 
 few = settings(max_examples=60)

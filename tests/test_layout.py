@@ -32,6 +32,7 @@ ORDER = (
     "coupled",
     "multipliers",
     "dual",
+    "linear",
     "paths",
     "pegasos",
     "fitting",

@@ -7,7 +7,7 @@ from sklearn.datasets import make_classification
 
 from apportion import partitions
 from apportion.costs import check_costs
-from apportion.dual import Settings, solve_linear
+from apportion.linear import Settings, solve_linear
 from apportion.losses import LOSSES, loss_table, value
 from apportion.partitions import Part, Problem, Rounds, answer, make_teams, solve_parts
 

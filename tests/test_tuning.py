@@ -515,7 +515,7 @@ def test_splits_are_of_the_rows_that_were_given(iris, monkeypatch):
 def test_a_machine_far_from_its_optimum_is_told(iris):
     X, y = np.random.default_rng(0).normal(size=(60, 3)), np.arange(60) % 2
     with pytest.warns(ConvergenceWarning, match="relative duality gap"):
-        ApportionedSVCCV(kernels=("linear",), Cs=(100.0,), scaling="none").fit(1e5 * X, y)
+        ApportionedSVCCV(kernels=("linear",), Cs=(100.0,), scaling="none").fit(sparse.csr_matrix(1e5 * X), y)
 
 
 def test_reapportion_tells_what_its_decisions_cost(iris):

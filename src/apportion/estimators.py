@@ -361,7 +361,7 @@ class ApportionedLinearSVC(_ApportionedClassifier):
     def _solve(
         self, table: LossTable, X: Any, y: Any, weight: Array, settings: Settings, start: Any
     ) -> Solution:
-        from .dual import solve_linear  # brings numba: only a fit pays for it
+        from .linear import solve_linear  # brings numba: only a fit pays for it
 
         return solve_linear(table, X, y, weight, settings, start)
 
@@ -496,6 +496,7 @@ class ApportionedSVC(_ApportionedClassifier):
     ) -> Solution:
         from .dual import solve_kernel
         from .kernels import make_kernel, single_precision_serves
+        from .linear import newton_serves, solve_linear_kernel
 
         self._gamma = self._width(X, weight)
         self._precision: Any = np.float64
@@ -510,6 +511,11 @@ class ApportionedSVC(_ApportionedClassifier):
 
             seed = int(check_random_state(self.random_state).randint(2**31))
             return walk(table, make_kernel(X, self.kernel, **form), y, weight, settings, seed)
+        if isinstance(self.kernel, str) and self.kernel == "linear" and newton_serves(table, X, settings):
+            solution = solve_linear_kernel(table, X, y, weight, settings, start)
+            if solution.gap <= settings.tol or is_late(self):
+                return solution
+            start = solution.alpha
         # duals of a free intercept of outputs that hang together are balanced to the last digits
         delicate = settings.offset is None and binary_parts(table) is None
         single = len(y) > CANONICAL and not delicate

@@ -38,7 +38,7 @@ Members = NDArray[np.intp]
 
 BAND = 6000  # examples in the Hessian of one output
 SAMPLE = 0.05  # share of the examples in the first stage
-SAMPLE_TOL = 5e-3
+SAMPLE_TOL, SAMPLE_STEPS = 5e-3, 50
 CHUNK = 2000  # examples of a product
 FEW = 0.05  # a share of the examples: so few are gathered rather than all passed over
 REDUCED = 4000  # examples near the margin that a reduced problem holds
@@ -336,7 +336,7 @@ def solve_newton(
     if start is None and sample < 0.5 * n:
         rows = np.sort(rng.permutation(n)[:sample])
         stage = _Stage(problem.part(rows, slice(None), n / sample), W, b, mu, each)
-        done = stage.improve(max(tol, SAMPLE_TOL), max_iter, rng, watch)
+        done = stage.improve(max(tol, SAMPLE_TOL), min(max_iter, SAMPLE_STEPS), rng, watch)
         mu = np.maximum(stage.mu, WIDTH * np.abs(margin).max(axis=1))
     stage = _Stage(problem, W, b, mu, each)
     done += stage.improve(tol, max(max_iter - done, 1), rng, watch, done)
