@@ -250,7 +250,7 @@ def test_many_outputs_are_certified(loss, k):
 def test_a_working_set_that_the_cache_bounds_reaches_the_optimum():
     X, y = load_digits(return_X_y=True)
     kernel, y = make_kernel((X[:900] - 5) / 5, gamma=0.01), y[:900]
-    settings = Settings(C=10, tol=1e-3, max_iter=100, cache_size=8)
+    settings = Settings(C=10, tol=1e-3, max_iter=100, cache_size=4)
     assert settings.largest < 600
     for loss in ("reinforced", "crammer-singer"):
         table = loss_table(loss, check_costs(None, range(10)))
@@ -265,7 +265,7 @@ def test_violators_of_one_side_do_not_throw_the_intercept_to_and_fro(offset):
     y = rng.integers(0, 5, 2000)
     X = 1.2 * rng.normal(size=(5, 6))[y] + rng.normal(size=(2000, 6))
     table = loss_table("one-vs-rest", check_costs([1, 2, 5, 10, 1], range(5)))
-    settings = Settings(C=1.0, offset=offset, tol=1e-3, max_iter=60, cache_size=0.3)
+    settings = Settings(C=1.0, offset=offset, tol=1e-3, max_iter=60, cache_size=0.15)
     assert settings.largest == 100
     assert solve_kernel(table, make_kernel(X, gamma=0.1), y, np.ones(2000), settings).gap <= 1e-3
 
@@ -276,7 +276,7 @@ def test_violators_of_few_kinds_do_not_throw_the_intercepts_about(loss):
     y = rng.integers(0, 4, 4000)
     X = 1.2 * rng.normal(size=(4, 6))[y] + rng.normal(size=(4000, 6))
     table = loss_table(loss, check_costs([1, 2, 5, 10], range(4)))
-    settings = Settings(C=1.0, tol=1e-2, max_iter=150, cache_size=4)
+    settings = Settings(C=1.0, tol=1e-2, max_iter=150, cache_size=2)
     assert 10 * settings.largest < 4000  # after 200 rounds the gap used to be 0.47 and more
     assert solve_kernel(table, make_kernel(X, gamma=0.1), y, np.ones(4000), settings).gap <= 1e-2
 

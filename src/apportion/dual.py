@@ -32,7 +32,7 @@ from .multipliers import free_intercept
 from .panels import panel
 from .parts import Binary, balanced, binary_parts, gather, spread
 from .solution import Array, Settings, Solution, relative
-from .threads import Each, threads
+from .threads import Each, Room, threads
 
 
 def solve_kernel(
@@ -48,6 +48,7 @@ def solve_kernel(
     with threads(settings.n_jobs) as each:
         if parts is None:
             return _coupled_kernel(table, kernel, y, sample_weight, settings, start, each)
+        room = Room(min(settings.largest, len(y)) + 1)
         alpha, intercept = np.zeros((len(y), table.codes.shape[1])), np.zeros(table.n_outputs)
         serial = len(parts) > 1  # many small problems: one thread each; one large problem: threads within
         if serial and isinstance(kernel, Remembered):
@@ -64,6 +65,7 @@ def solve_kernel(
                 by_class,
                 sample_weight,
                 settings,
+                room,
                 start,
                 map if serial else each,
                 alpha,
@@ -87,6 +89,7 @@ def _binary_kernel(
     by_class: tuple[NDArray[np.intp], NDArray[np.intp]],
     sample_weight: Array,
     settings: Settings,
+    room: Room,
     start: Array | None,
     each: Each,
     alpha: Array,
@@ -109,7 +112,7 @@ def _binary_kernel(
         settings.C * part.weight[own],
         sample_weight[order],
         settings.offset,
-        settings.largest,
+        room,
     )
     beta = None
     if start is not None:

@@ -399,8 +399,8 @@ class ApportionedSVC(_ApportionedClassifier):
         "pegasos" is the paper's stochastic gradient method, for comparison: it draws the examples by `random_state`, has no free
         intercept, and needs many passes where the exact solver needs a few rounds. Both stop at the gap `tol`.
     cache_size : float, default=1000
-        Megabytes that kernel values kept for reuse may take: half for rows, half for the working set that is being solved. A second
-        thread solves one of its own.
+        Megabytes that kernel values kept for reuse may take: half for rows, half for the working sets that are being solved,
+        whatever the number of threads.
 
     Attributes
     ----------

@@ -273,17 +273,20 @@ class Remembered:
         self.source, self.megabytes, self.n, self.dtype = source, megabytes, source.n, source.dtype
         row = self.n * np.dtype(self.dtype).itemsize
         self.capacity = int(min(self.n, megabytes * 2**20 // max(row, 1)))
-        # takes memory as it is written to, in one piece: the system then hands it out in large pages
-        memory = np.empty(self.capacity * self.n, self.dtype)
         self.width = tile_width(self.n)
-        widths = [(start, min(self.width, self.n - start)) for start in range(0, self.n, self.width)]
-        self._tiles = [
-            memory[self.capacity * start :][: self.capacity * width].reshape(self.capacity, width)
-            for start, width in widths
-        ]
         self.slot = np.full(self.n, -1)  # example -> where its row is kept
         self._owner = np.full(self.capacity, -1)  # slot -> example
         self._touched = 0  # slots whose memory the system has handed out
+
+    @cached_property
+    def _tiles(self) -> list[Block]:
+        # takes memory as it is written to, in one piece: the system then hands it out in large pages
+        memory = np.empty(self.capacity * self.n, self.dtype)
+        widths = [(start, min(self.width, self.n - start)) for start in range(0, self.n, self.width)]
+        return [
+            memory[self.capacity * start :][: self.capacity * width].reshape(self.capacity, width)
+            for start, width in widths
+        ]
 
     def reserve(self, rows: NDArray[np.intp]) -> None:
         """A slot for each of `rows`, or for as many as there is room for; those that have one keep it."""
@@ -396,11 +399,16 @@ def make_kernel(
         params = {"gamma": gamma, "degree": degree, "coef0": coef0}
         return Remembered(Pairwise(X, kernel, params, dtype), cache_size)
     if kernel in ("rbf", "laplacian"):
-        X = X - X.mean(axis=0)  # both depend on differences only; centred data lose fewer digits
+        X = X - _middle(X, dtype)  # both depend on differences only; centred data lose fewer digits
     points = Points(*kernel_form(kernel, gamma, degree, coef0, np.ascontiguousarray(X, dtype=dtype)))
     # else a value is computed as fast as it is fetched from memory
     dear = kernel == "laplacian" or X.shape[1] > 24
     return Remembered(points, cache_size) if dear else points
+
+
+def _middle(X: Any, dtype: Any) -> Any:
+    """The mean, in double where the kernel or the data are: what is subtracted from it must not be rounded to single before."""
+    return X.mean(axis=0, dtype=np.result_type(X.dtype, dtype))
 
 
 def cross_kernel(
@@ -411,7 +419,7 @@ def cross_kernel(
         params = {} if callable(kernel) else {"gamma": gamma, "degree": degree, "coef0": coef0}
         pairs = Pairwise(support, kernel, params, dtype)
         return pairs.against
-    centre = support.mean(axis=0) if kernel in ("rbf", "laplacian") and len(support) else 0.0
+    centre: Any = _middle(support, dtype) if kernel in ("rbf", "laplacian") and len(support) else 0.0
     _, right, form = kernel_form(kernel, gamma, degree, coef0, np.asarray(support - centre, dtype=dtype))
     packed = pack(right)
 

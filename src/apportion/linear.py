@@ -17,7 +17,7 @@ from .multipliers import free_intercept
 from .parts import Binary, balanced, binary_parts, gather, spread
 from .products import pull, raw_scores, squared_lengths
 from .solution import Array, Settings, Solution, relative
-from .threads import threads
+from .threads import Room, threads
 
 SMALL = 2000  # so few examples are solved through their kernel matrix
 BRIEFLY = 20  # rounds on it, where Newton's method could do as well
@@ -215,7 +215,14 @@ def _by_kernel(
     order = np.argsort(y, kind="stable")
     starts = np.searchsorted(y[order], np.arange(sign.shape[1] + 1))
     problem = working_sets.BinaryOutputs(
-        _products(X[order]), starts, sign, margin, box, weight[order], settings.offset, settings.largest
+        _products(X[order]),
+        starts,
+        sign,
+        margin,
+        box,
+        weight[order],
+        settings.offset,
+        Room(min(settings.largest, len(y)) + 1),
     )
     if beta is not None:
         beta = balanced(beta[:, order]) if settings.offset is None else beta[:, order]

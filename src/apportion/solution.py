@@ -71,8 +71,8 @@ class Settings:
 
     @property
     def largest(self) -> int:
-        """Members of a working set: two kernel matrices of them, with a copy each, fit into the cache."""
-        return max(int(np.sqrt(self.cache_size * 2**20 / 32)), 100)
+        """Members of a working set: their kernel matrix fits into half of the cache."""
+        return max(int(np.sqrt(self.cache_size * 2**20 / 16)), 100)
 
 
 def relative(gap: float, primal: float) -> float:

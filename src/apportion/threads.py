@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import partial
-from threading import Event, Lock, local
+from threading import Condition, Event, Lock, local
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
 Each = Callable[..., Iterable[Any]]  # map, or the map of a pool of threads
@@ -26,6 +29,51 @@ def go_on() -> None:
     stop = getattr(_HERE, "stop", None)
     if stop is not None and stop.is_set():
         raise Stopped
+
+
+SMALL = 1 / 16  # a share of the memory: for so small a matrix there is always room
+
+
+class Room:
+    """Memory for a matrix of `side` rows, or for smaller ones in several threads; who asks for more than is free waits.
+
+    Of what threads allocate themselves the system's allocator keeps some for each of them, long after they have given it back. For
+    small matrices that is welcome: they are allocated so.
+    """
+
+    def __init__(self, side: int) -> None:
+        self.side = side
+        self.memory = np.empty(side**2)  # handed out by the system as it is written to
+        self.taken: list[tuple[int, int]] = []  # (start, end), in order
+        self.changed = Condition()
+
+    @contextmanager
+    def square(self, side: int, dtype: Any) -> Iterator[NDArray[Any]]:
+        """A matrix (side, side) that holds anything."""
+        size = side**2
+        if size <= SMALL * len(self.memory):
+            yield np.empty((side, side), dtype)
+            return
+        with self.changed:
+            self.changed.wait_for(lambda: self._gap(size) is not None)
+            start = self._gap(size) or 0
+            own = start, start + size
+            insort(self.taken, own)
+        try:
+            yield self.memory[slice(*own)].view(dtype)[:size].reshape(side, side)
+        finally:
+            with self.changed:
+                self.taken.remove(own)
+                self.changed.notify_all()
+
+    def _gap(self, size: int) -> int | None:
+        """Where the first free piece of that size begins, if there is one."""
+        ends, starts = [0], []
+        for start, end in self.taken:
+            starts.append(start)
+            ends.append(end)
+        starts.append(len(self.memory))
+        return next((end for end, start in zip(ends, starts, strict=True) if start - end >= size), None)
 
 
 class _SerialProducts:

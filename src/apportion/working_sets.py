@@ -27,15 +27,17 @@ threads.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ._jit import fmax, jit
 from .kernels import Kernel
 from .panels import SAMPLE_TOL, WHOLE, Members, nested_samples, panel, precision, workers
 from .smo import NEVER, NO_INVERSE, smo
 from .solution import Array, Watch
-from .threads import Each, go_on
+from .threads import Each, Room, go_on
 
 SCANNED = 1_000_000  # threads do not pay for a scan of fewer numbers
 LOPSIDED = 0.05  # fewer violators of one side than this share of the room, and both sides are filled
@@ -52,12 +54,17 @@ class BinaryOutputs:
     box: Array  # (m, k): upper bound of alpha for an example of weight 1
     weight: Array  # (n,): sample weights
     offset: float | None  # t: None = free intercept
-    largest: int = 8000  # members of a working set
+    room: Room  # for the kernel matrices of working sets
 
     def take(self, index: Members) -> BinaryOutputs:
         starts = np.searchsorted(index, self.starts)
         kernel, weight = self.kernel.take(index), self.weight[index]
         return replace(self, kernel=kernel, starts=starts, weight=weight)
+
+    @property
+    def largest(self) -> int:
+        """Members of a working set: with the dummy example their kernel matrix fits into the room."""
+        return self.room.side - 1
 
     @property
     def labels(self) -> Members:
@@ -197,7 +204,11 @@ class _Sample:
         self.in_set = beta != 0
         self.labels = problem.labels
         self.diagonal = problem.kernel.diagonal()
-        self.whole = problem.kernel.block(slice(0, n), slice(0, n)) if n <= 1.5 * WHOLE else None
+        self.dummy = int(problem.offset is not None)
+        self.whole: NDArray[Any] | None = None
+        if n <= 1.5 * WHOLE:
+            self.whole = np.empty((n + self.dummy, n + self.dummy), problem.kernel.dtype)
+            self.fill(self.whole, np.arange(n))
         self.scan(np.arange(m))
 
     @property
@@ -272,14 +283,30 @@ class _Sample:
 
     def solve(self, j: int, eps: float) -> tuple[Members, Array]:
         """Solve output j on its working set; returns the members that changed, and by how much."""
+        if self.whole is not None:
+            return self._solve_on(self.whole, j, np.arange(self.problem.kernel.n), eps)
+        members = self.working_set(j)
+        with self.problem.room.square(len(members) + self.dummy, self.problem.kernel.dtype) as K:
+            self.fill(K, members)
+            return self._solve_on(K, j, members, eps)
+
+    def fill(self, K: NDArray[Any], members: Members) -> None:
+        """Write the kernel values of the members, and of the dummy example after them, into K."""
+        p = self.problem
+        # row and column of the dummy are at first computed as another's: cheaper than a copy of the rest
+        examples = np.append(members, members[: self.dummy])
+        for _ in p.kernel.blocks(examples, examples, K):
+            pass
+        if self.dummy:
+            K[-1] = K[:, -1] = 0.0
+            K[-1, -1] = p.offset
+
+    def _solve_on(self, K: Any, j: int, members: Members, eps: float) -> tuple[Members, Array]:
+        """The same for given members, whose kernel matrix is K."""
         p, whole = self.problem, self.whole
-        members = self.working_set(j) if whole is None else np.arange(p.kernel.n)
-        K = p.kernel.block(members, members) if whole is None else whole
         beta, E, rest, offset = self.beta[j], self.E[j].take(members), 0.0, 0.0
         if p.offset is not None:  # the dummy example
             rest, offset = -beta.sum(), p.offset
-            K = np.pad(K, (0, 1))
-            K[-1, -1] = offset
             E = np.append(E, -offset * rest)
         E = E.astype(precision(K, E, eps))
         changed, delta = np.empty(len(members), np.intp), np.empty(len(members))
@@ -301,9 +328,9 @@ class _Sample:
         )
         changed, delta = changed[:count], delta[:count]
         if whole is not None:
-            step = np.zeros(len(members), whole.dtype)
+            step = np.zeros(len(whole), whole.dtype)
             step[changed] = delta
-            self.E[j] -= whole @ step
+            self.E[j] -= (whole @ step)[: len(members)]
         return changed, delta
 
     def round(self, outputs: Members, tol: float) -> None:
