@@ -6,6 +6,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 from sklearn.metrics.pairwise import pairwise_kernels, rbf_kernel
 
+from apportion import kernels
 from apportion.kernels import COLUMNS, PAGE, ROWS, Remembered, cross_kernel, make_kernel, tile_width
 
 PARAMS = {"gamma": 0.3, "degree": 2, "coef0": 0.5}
@@ -199,6 +200,30 @@ def test_the_memory_of_kernel_rows_is_there_before_threads_fill_it():
             reserved = np.count_nonzero(kernel.slot >= 0) * tile.shape[1]
             touched = np.append(np.flatnonzero(~np.isnan(tile.reshape(-1))), reserved)
             assert np.diff(touched).max() <= PAGE // tile.itemsize and touched[-2] < reserved
+
+
+def test_memory_of_rows_serves_the_next_kernel_of_the_same_shape(monkeypatch):
+    """But no more of it is kept than an eighth of what the last kernel may take."""
+
+    monkeypatch.setattr(kernels, "_SPARE", kernels._Spare())
+
+    def kept(n, megabytes, rows):
+        kernel = Remembered(Counting(n), megabytes)
+        ask(kernel, np.arange(rows))
+        memory = kernel._memory
+        del kernel
+        return memory
+
+    row = 8 * 500 / 2**20  # megabytes
+    first = kept(500, 800 * row, 40)
+    assert np.shares_memory(kept(500, 800 * row, 60), first)
+    assert kernels._SPARE.size == 60 * 500 * 8
+    assert not np.shares_memory(kept(501, 800 * row, 39), first)
+    assert kernels._SPARE.size == (60 * 500 + 39 * 501) * 8
+    assert not np.shares_memory(kept(502, 800 * row, 30), first)  # for which the oldest makes way
+    assert kernels._SPARE.size == (39 * 501 + 30 * 502) * 8
+    kept(503, 800 * row, 130)
+    assert kernels._SPARE.size == 0
 
 
 def test_cache_size_reaches_the_kernels_that_keep_rows():

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from threading import Lock
 from typing import Any, Protocol
 
 import numpy as np
@@ -27,6 +28,7 @@ from .tiles import fill, pack
 Block = NDArray[Any]
 Index = Any  # integer array or slice
 
+SPARE = 1 / 8  # of the megabytes of a cache of rows that may be kept from fit to fit
 # of a tile, which is computed and used while it stays in the second-level cache
 ROWS, COLUMNS = 240, 1280
 PAGE = 4096  # bytes; more of them in one on some systems
@@ -262,6 +264,38 @@ class Precomputed:
         return Precomputed(self.K, self.index[index], self.dtype)
 
 
+class _Spare:
+    """Memory of the rows of kernels that are gone, kept for the next fit of the same shape.
+
+    The system hands out new memory page by page, which is a tenth of the time of a small fit.
+    """
+
+    def __init__(self) -> None:
+        self.lock = Lock()
+        self.kept: dict[tuple[int, int, Any], tuple[Block, int]] = {}  # the oldest first
+
+    def take(self, capacity: int, n: int, dtype: Any) -> tuple[Block, int]:
+        """Memory for `capacity` rows of n values, and how many of the rows the system has handed out."""
+        with self.lock:
+            found = self.kept.pop((capacity, n, np.dtype(dtype)), None)
+        return found or (np.empty(capacity * n, dtype), 0)
+
+    def give(self, memory: Block, capacity: int, n: int, touched: int, limit: float) -> None:
+        """Keep it, if all that is kept then takes no more than `limit` bytes; what is older makes way."""
+        with self.lock:
+            self.kept.pop((capacity, n, memory.dtype), None)
+            self.kept[capacity, n, memory.dtype] = memory, touched
+            while self.size > limit:
+                self.kept.pop(next(iter(self.kept)))
+
+    @property
+    def size(self) -> int:
+        return sum(touched * n * memory.itemsize for (_, n, _), (memory, touched) in self.kept.items())
+
+
+_SPARE = _Spare()
+
+
 class Remembered:
     """Whole kernel rows kept in at most `megabytes` of memory; when it is full, rows that are not asked for make room.
 
@@ -276,15 +310,14 @@ class Remembered:
         self.width = tile_width(self.n)
         self.slot = np.full(self.n, -1)  # example -> where its row is kept
         self._owner = np.full(self.capacity, -1)  # slot -> example
-        self._touched = 0  # slots whose memory the system has handed out
 
     @cached_property
     def _tiles(self) -> list[Block]:
         # takes memory as it is written to, in one piece: the system then hands it out in large pages
-        memory = np.empty(self.capacity * self.n, self.dtype)
+        self._memory, self._touched = _SPARE.take(self.capacity, self.n, self.dtype)
         widths = [(start, min(self.width, self.n - start)) for start in range(0, self.n, self.width)]
         return [
-            memory[self.capacity * start :][: self.capacity * width].reshape(self.capacity, width)
+            self._memory[self.capacity * start :][: self.capacity * width].reshape(self.capacity, width)
             for start, width in widths
         ]
 
@@ -307,8 +340,9 @@ class Remembered:
 
     def _touch(self, slots: int) -> None:
         """Have the system hand out the memory of so many slots here: threads that ask for it at once wait for each other."""
+        tiles = self._tiles
         if slots > self._touched:
-            for tile in self._tiles:
+            for tile in tiles:
                 tile[self._touched : slots].reshape(-1)[:: PAGE // tile.itemsize] = 0
             self._touched = slots
 
@@ -340,6 +374,10 @@ class Remembered:
         self, rows: NDArray[np.intp], cols: Index, out: Block | None = None
     ) -> Iterator[tuple[slice, Block]]:
         return self.source.blocks(rows, cols, out)
+
+    def __del__(self) -> None:
+        if "_tiles" in vars(self):
+            _SPARE.give(self._memory, self.capacity, self.n, self._touched, SPARE * self.megabytes * 2**20)
 
     def take(self, index: NDArray[np.intp]) -> Remembered:
         return Remembered(self.source.take(index), self.megabytes)
