@@ -7,7 +7,7 @@ from numpy.testing import assert_array_equal
 from scipy import sparse
 from sklearn.exceptions import DataConversionWarning, NotFittedError
 
-from apportion import ApportionedLinearSVC, ApportionedSVC, LossTable
+from apportion import ApportionedLinearSVC, ApportionedSVC, ApportionedSVCCV, LossTable
 from apportion.losses import LOSSES
 
 X = np.random.default_rng(0).standard_normal((30, 3))
@@ -175,7 +175,9 @@ BAD = {
         fit(Linear(intercept_scaling=0)),
         r"intercept_scaling=0 must be a number > 0",
     ),
-    "n_jobs: zero": (fit(Linear(n_jobs=0)), r"n_jobs"),
+    "n_jobs: zero": (fit(Linear(n_jobs=0)), r"n_jobs=0 must be None or an integer other than 0"),
+    "n_jobs: a word": (fit(Kernel(n_jobs="two")), r"n_jobs='two' must be"),
+    "n_jobs: one and a half": (fit(ApportionedSVCCV(n_jobs=1.5)), r"n_jobs=1.5 must be"),
     # kernel
     "kernel: unknown": (
         fit(Kernel(kernel="gauss")),

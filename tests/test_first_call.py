@@ -123,6 +123,17 @@ def test_without_a_folder_to_write_to_it_works_all_the_same(tmp_path):
     assert (tmp_path / "file").is_file() and (tmp_path / "copy" / "apportion" / "__pycache__").is_file()
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="a limit to the size of files stands for a full disk")
+def test_where_the_folder_is_full_it_works_all_the_same(tmp_path):
+    full = (
+        "    import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))\n"  # no file may hold a byte
+    )
+    before, after = FIT.split("    start =")
+    found = json.loads(run(f"{before}{full}    start ={after}", NUMBA_CACHE_DIR=tmp_path))
+    assert found["misses"] > 0 and min(found["accuracy"]) > 0.5
+    assert sum(path.stat().st_size for path in tmp_path.rglob("*.nb*")) == 0
+
+
 @pytest.mark.parametrize("open_way", ["NUMBA_CACHE_DIR", "XDG_CACHE_HOME"])
 def test_any_one_folder_that_can_be_written_to_is_used(tmp_path, open_way):
     environment = blocked(tmp_path)

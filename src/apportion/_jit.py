@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -17,13 +18,21 @@ FAST = ("fast",)  # the same where LLVM's code is written by hand
 
 
 def jit(function: Callable[..., Any]) -> Callable[..., Any]:
-    """numba.njit with the settings of this package; without the disk cache where no cache folder is writable."""
+    """numba.njit with the settings of this package; without the disk cache where no cache folder is writable, or it is full."""
     try:
-        return njit(cache=True, nogil=True, fastmath=VECTOR_MATH)(function)
+        compiled: Any = njit(cache=True, nogil=True, fastmath=VECTOR_MATH)(function)
     except (
         RuntimeError
     ):  # "no locator available": neither the package's folder nor the user's cache can be written
         return njit(nogil=True, fastmath=VECTOR_MATH)(function)
+    save = compiled._cache.save_overload
+
+    def save_if_possible(*code: Any) -> None:
+        with suppress(OSError):  # no space left, a quota spent: the next process compiles again
+            save(*code)
+
+    compiled._cache.save_overload = save_if_possible
+    return compiled
 
 
 def _llvm_binary(name: str) -> Any:

@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from joblib import effective_n_jobs
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -24,6 +23,7 @@ from .fitting import (
     CallbackSupportMixin,
     canonical_csr,
     canonical_rows,
+    check_jobs,
     check_magnitude,
     check_number,
     check_sample_weight,
@@ -167,7 +167,7 @@ class _ApportionedClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimato
             ],
             tol=self.tol,
             max_iter=self.max_iter,
-            n_jobs=effective_n_jobs(self.n_jobs),
+            n_jobs=check_jobs(self.n_jobs),
             cache_size=getattr(self, "cache_size", 1000.0),
             watch=context.watch,
         )

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+from joblib import effective_n_jobs
 from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.model_selection import StratifiedShuffleSplit
@@ -100,6 +101,15 @@ def check_number(
         good = value > low if open_low else value >= low
     if not good:
         raise ValueError(f"{name}={value!r} must be {kind}{bound}.")
+
+
+def check_jobs(n_jobs: Any) -> int:
+    """The number of threads or processes that None, -1 and the like stand for."""
+    if n_jobs is not None and (
+        not isinstance(n_jobs, (int, np.integer)) or isinstance(n_jobs, bool) or n_jobs == 0
+    ):
+        raise ValueError(f"n_jobs={n_jobs!r} must be None or an integer other than 0.")
+    return int(effective_n_jobs(n_jobs))
 
 
 def canonical_csr(X: Any) -> Any:

@@ -28,7 +28,14 @@ from . import candidates
 from .calibration import Calibration, calibrate, decide
 from .candidates import Clock, Found, Scaled, Search
 from .costs import Costs, check_costs
-from .fitting import check_magnitude, check_number, check_sample_weight, stratified, unchanged_on_failure
+from .fitting import (
+    check_jobs,
+    check_magnitude,
+    check_number,
+    check_sample_weight,
+    stratified,
+    unchanged_on_failure,
+)
 from .scalings import SCALINGS
 from .search import KERNELS, LOSSES, KernelChoice, LossChoice, class_costs, class_scores
 from .threads import threads
@@ -416,6 +423,7 @@ class ApportionedSVCCV(ClassifierMixin, BaseEstimator):
             )
         if self.n_machines != "auto":
             check_number("n_machines", self.n_machines, low=1, integer=True)
+        check_jobs(self.n_jobs)
         if self.max_time is not None:
             check_number("max_time", self.max_time, low=0, open_low=True)
 

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from joblib import Parallel, delayed, effective_n_jobs, parallel_config
+from joblib import Parallel, delayed, parallel_config
 from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.metrics import confusion_matrix
@@ -32,6 +32,7 @@ from sklearn.model_selection import StratifiedKFold, StratifiedShuffleSplit
 from threadpoolctl import threadpool_limits
 
 from ..costs import Costs, check_costs
+from ..fitting import check_jobs
 from .methods import METHODS, Method, find_method
 from .problem import Problem
 
@@ -262,7 +263,7 @@ def run(
         if any(key not in done for key in keys):
             missing.append(task)
     # a worker that waits for nothing would outlive a run that is killed
-    n_jobs = max(1, min(effective_n_jobs(n_jobs), len(missing)))
+    n_jobs = max(1, min(check_jobs(n_jobs), len(missing)))
     with _watched(cells, wanted, progress), parallel_config("loky", n_jobs=n_jobs, inner_max_num_threads=1):
         Parallel()(delayed(judge)(task, cells, tuple(methods), os.getpid()) for task in missing)
     records = cells.read()
