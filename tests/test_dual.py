@@ -281,6 +281,22 @@ def test_violators_of_few_kinds_do_not_throw_the_intercepts_about(loss):
     assert solve_kernel(table, make_kernel(X, gamma=0.1), y, np.ones(4000), settings).gap <= 1e-2
 
 
+@pytest.mark.parametrize("loss", ["one-vs-rest", "weston-watkins"])
+def test_long_ascents_report_between_certificates_and_stop_there_when_told(loss, monkeypatch):
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, 2500)
+    X = sparse.csr_matrix(rng.normal(size=(3, 5))[y] + rng.normal(size=(2500, 5)))
+    table, weight = loss_table(loss, check_costs([1, 2, 5], range(3))), np.ones(2500)
+    silent = solve_linear(table, X, y, weight, Settings(C=1.0))
+    monkeypatch.setattr("apportion.coordinate.NEWS", -1.0)  # seconds: after every sweep
+    news = []
+    told = solve_linear(table, X, y, weight, Settings(C=1.0, watch=lambda *at: news.append(at)))
+    assert [at for at, _ in news] == list(range(1, silent.n_iter + 1))
+    assert_array_equal(told.alpha, silent.alpha)
+    cut = solve_linear(table, X, y, weight, Settings(C=1.0, watch=lambda at, gap: at == 2))
+    assert cut.n_iter == 2 and cut.gap == pytest.approx(news[1][1]) and cut.gap > 1e-3
+
+
 def test_a_working_set_grows_where_it_is_too_small_to_get_on(monkeypatch):
     X, y = load_digits(return_X_y=True)
     kernel, y = make_kernel((X[:900] - 5) / 5, gamma=0.01), y[:900]

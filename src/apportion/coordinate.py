@@ -14,6 +14,7 @@ for kernels is in coupled.py.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -30,6 +31,7 @@ from .threads import go_on
 AHEAD = 3  # rows asked for before their turn
 INNER_SWEEPS = 20  # passes over the rows of one example
 TINY, HUGE = 1e-12, 1e300
+NEWS = 0.5  # seconds
 
 
 @jit
@@ -313,20 +315,22 @@ def _ascend(
 ) -> tuple[float, float, int]:
     """Sweeps over random orders of the active examples; at rest, a certificate over all, and on if the gap is still too large.
 
-    Returns (primal, gap, sweeps).
+    `watch` hears of each certificate, and of one more where it has not heard for `NEWS` seconds. Returns (primal, gap, sweeps).
     """
     order, active = np.arange(n), n
     state = np.array([88172645463325252], dtype=np.uint64)
-    eps = 0.1 * scale
+    eps, heard = 0.1 * scale, time.monotonic()
     for iteration in range(1, max_iter + 1):
         go_on()
         _shuffle(order, active, state)
         active, worst = sweep(order, active)
-        if worst <= eps or active == 0 or iteration == max_iter:
+        rest = worst <= eps or active == 0 or iteration == max_iter
+        if rest or (watch is not None and time.monotonic() > heard + NEWS):
             primal, gap = certify()
-            late = watch is not None and watch(iteration, relative(gap, primal))
-            if late or gap <= tol * primal:
+            late, heard = watch is not None and watch(iteration, relative(gap, primal)), time.monotonic()
+            if late or (rest and gap <= tol * primal):
                 break
+        if rest:
             eps = min(eps, max(worst, 1e-15 * scale)) * min(max(0.5 * tol * primal / gap, 0.05), 0.5)
             active = n
             forget()
