@@ -69,13 +69,16 @@ def test_sparse_rows_of_very_many_columns(Machine):
 @pytest.mark.parametrize("intercept", ["penalized", "free", "none"])
 @pytest.mark.parametrize("n", [400, 2500])
 @pytest.mark.parametrize("spread", [0.5, 4])
-def test_linear_machines_of_large_features(Machine, intercept, n, spread):
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_linear_machines_of_large_features(Machine, intercept, n, spread, dtype):
     """Classes that overlap are what Newton's method is good at, classes that do not what working sets are; the gap is checked."""
     X, y = problem(n, 6, spread=spread)
-    X = 1e4 * X
+    size = 1e4 if dtype == np.float64 else 100
+    X = (size * X).astype(dtype)
     named = {"kernel": "linear"} if Machine is ApportionedSVC else {}
     machine = Machine((1, 3, 2), intercept=intercept, **named).fit(X, y)
     beta, total = machine.dual_coef_, machine.dual_coef_.sum(axis=0)
+    X = X.astype(float)
     pull = beta.T @ X[machine.support_]
     W, b = (pull if Machine is ApportionedSVC else machine.coef_), machine.intercept_
     signs, own = np.where(y[:, None] == np.arange(3), 1.0, -1.0), np.array([1.0, 3.0, 2.0])[y]
@@ -88,6 +91,15 @@ def test_linear_machines_of_large_features(Machine, intercept, n, spread):
     assert intercept != "free" or np.abs(total).max() <= 1e-9 * np.abs(beta).sum()
     assert_allclose(machine.objective_, primal, rtol=1e-6)
     assert primal - dual <= 1.001e-3 * primal
+
+
+def test_a_sum_of_features_too_large_for_it_is_told_and_not_pursued():
+    X, y = problem(600, 6, spread=0.5)
+    with pytest.warns(ConvergenceWarning, match="Scale the features"):
+        machine = ApportionedSVC((1, 3, 2), kernel="linear").fit(1e8 * X, y)
+    assert machine.n_iter_ < 100
+    linear = ApportionedLinearSVC((1, 3, 2)).fit(1e8 * X, y)  # which keeps its w itself
+    assert linear.dual_gap_ <= 1e-3
 
 
 def test_a_stored_zero_is_a_zero():

@@ -220,10 +220,19 @@ def test_memory_of_rows_serves_the_next_kernel_of_the_same_shape(monkeypatch):
     assert kernels._SPARE.size == 60 * 500 * 8
     assert not np.shares_memory(kept(501, 800 * row, 39), first)
     assert kernels._SPARE.size == (60 * 500 + 39 * 501) * 8
-    assert not np.shares_memory(kept(502, 800 * row, 30), first)  # for which the oldest makes way
+    kept(502, 800 * row, 30)  # for which the oldest makes way
     assert kernels._SPARE.size == (39 * 501 + 30 * 502) * 8
     kept(503, 800 * row, 130)
     assert kernels._SPARE.size == 0
+
+
+def test_a_kernel_thrown_away_while_memory_is_being_kept_does_not_wait_for_itself(monkeypatch):
+    monkeypatch.setattr(kernels, "_SPARE", kernels._Spare())
+    kernel = Remembered(Counting(50), 10)
+    ask(kernel, np.arange(5))
+    with kernels._SPARE.lock:  # as where the garbage collector comes in between
+        del kernel
+    assert not kernels._SPARE.kept
 
 
 def test_cache_size_reaches_the_kernels_that_keep_rows():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -25,13 +26,19 @@ def jit(function: Callable[..., Any]) -> Callable[..., Any]:
         RuntimeError
     ):  # "no locator available": neither the package's folder nor the user's cache can be written
         return njit(nogil=True, fastmath=VECTOR_MATH)(function)
-    save = compiled._cache.save_overload
+    cache = getattr(compiled, "_cache", None)  # there is none where numba is told not to compile
+    if cache is None:
+        return compiled
+    save = cache.save_overload
 
     def save_if_possible(*code: Any) -> None:
-        with suppress(OSError):  # no space left, a quota spent: the next process compiles again
+        try:
             save(*code)
+        except OSError:  # no space left, a quota spent: the next process compiles again
+            with suppress(OSError, AttributeError):  # and is not led to the code of an older source
+                os.unlink(cache._cache_file._index_path)
 
-    compiled._cache.save_overload = save_if_possible
+    cache.save_overload = save_if_possible
     return compiled
 
 

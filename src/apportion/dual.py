@@ -8,10 +8,12 @@ output j in the dual. None: b = 0.
 
 Which form solves what (all stop at the same relative duality gap):
 
-    table \\ data                     kernel, few examples      dense, n >> d       other dense           CSR
+    table \\ data                     kernel, few examples*     dense, n >> d       other dense           CSR
     one output a row (one-vs-rest,   working_sets.py           newton.py           coordinate.py: a row of X is loaded once and
     apportioned, pairwise)                                                         serves eight outputs
     any other                        coupled.py                coordinate.py: all outputs of an example at once
+
+* Few examples of n >> d columns go to Newton's method where the first rounds on their kernel do not get there.
 
 Of one output a row working_sets.py and newton.py set a free intercept themselves; all others find it by the method of multipliers
 (multipliers.py). This module has the kernel machines, linear.py the linear ones.
@@ -48,7 +50,7 @@ def solve_kernel(
     with threads(settings.n_jobs) as each:
         if parts is None:
             return _coupled_kernel(table, kernel, y, sample_weight, settings, start, each)
-        room = Room(min(settings.largest, len(y)) + 1)
+        room = Room(settings.largest, len(y), settings.n_jobs)
         alpha, intercept = np.zeros((len(y), table.codes.shape[1])), np.zeros(table.n_outputs)
         serial = len(parts) > 1  # many small problems: one thread each; one large problem: threads within
         if serial and isinstance(kernel, Remembered):

@@ -512,10 +512,7 @@ class ApportionedSVC(_ApportionedClassifier):
             seed = int(check_random_state(self.random_state).randint(2**31))
             return walk(table, make_kernel(X, self.kernel, **form), y, weight, settings, seed)
         if isinstance(self.kernel, str) and self.kernel == "linear" and newton_serves(table, X, settings):
-            solution = solve_linear_kernel(table, X, y, weight, settings, start)
-            if solution.gap <= settings.tol or is_late(self):
-                return solution
-            start = solution.alpha
+            return solve_linear_kernel(table, X, y, weight, settings, start)
         # duals of a free intercept of outputs that hang together are balanced to the last digits
         delicate = settings.offset is None and binary_parts(table) is None
         single = len(y) > CANONICAL and not delicate

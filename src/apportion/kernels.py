@@ -28,7 +28,10 @@ from .tiles import fill, pack
 Block = NDArray[Any]
 Index = Any  # integer array or slice
 
-SPARE = 1 / 8  # of the megabytes of a cache of rows that may be kept from fit to fit
+SPARE, SPARES = (
+    1 / 8,
+    2,
+)  # of the megabytes of a cache of rows, and so many of them, that may be kept from fit to fit
 # of a tile, which is computed and used while it stays in the second-level cache
 ROWS, COLUMNS = 240, 1280
 PAGE = 4096  # bytes; more of them in one on some systems
@@ -265,7 +268,7 @@ class Precomputed:
 
 
 class _Spare:
-    """Memory of the rows of kernels that are gone, kept for the next fit of the same shape.
+    """Memory of the rows of kernels that are gone, kept for the next fit of the same shapes: one of a sample, one of all rows.
 
     The system hands out new memory page by page, which is a tenth of the time of a small fit.
     """
@@ -282,15 +285,20 @@ class _Spare:
 
     def give(self, memory: Block, capacity: int, n: int, touched: int, limit: float) -> None:
         """Keep it, if all that is kept then takes no more than `limit` bytes; what is older makes way."""
-        with self.lock:
+        # called where a kernel is thrown away, which may be here: nobody waits, and what is not kept does no harm
+        if not self.lock.acquire(blocking=False):
+            return
+        try:
             self.kept.pop((capacity, n, memory.dtype), None)
             self.kept[capacity, n, memory.dtype] = memory, touched
-            while self.size > limit:
+            while len(self.kept) > SPARES or self.size > limit:
                 self.kept.pop(next(iter(self.kept)))
+        finally:
+            self.lock.release()
 
     @property
     def size(self) -> int:
-        return sum(touched * n * memory.itemsize for (_, n, _), (memory, touched) in self.kept.items())
+        return sum([touched * n * memory.itemsize for (_, n, _), (memory, touched) in self.kept.items()])
 
 
 _SPARE = _Spare()

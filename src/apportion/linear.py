@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -20,7 +21,7 @@ from .solution import Array, Settings, Solution, relative
 from .threads import Room, threads
 
 SMALL = 2000  # so few examples are solved through their kernel matrix
-BRIEFLY = 20  # rounds on it, where Newton's method could do as well
+BRIEFLY = 20  # rounds on it, before Newton's method tries where it can
 
 
 def solve_linear(
@@ -64,8 +65,19 @@ def solve_linear_kernel(
     settings: Settings,
     start: Array | None = None,
 ) -> Solution:
-    """As `solve_linear` where Newton's method serves, certified for w = sum_i beta_i x_i: the machine on the linear kernel."""
-    return _linear(table, X, y, sample_weight, settings, None, start, summed=True)
+    """As `solve_linear` where Newton's method serves, certified for w = sum_i beta_i x_i: the machine on the linear kernel.
+
+    Where the sum is not close enough, working sets go on; for a few rounds only where Newton's method has found the solution: what
+    rounding of large features takes from the sum they cannot mend.
+    """
+    solution, found = _parts(table, X, y, sample_weight, settings, None, start, summed=True)
+    if solution.gap <= settings.tol:
+        return solution
+    kernel = make_kernel(X, "linear", cache_size=settings.cache_size / 2)
+    if found <= settings.tol:
+        settings = replace(settings, max_iter=min(BRIEFLY, settings.max_iter))
+    other = solve_kernel(table, kernel, y, sample_weight, settings, solution.alpha)
+    return min(solution, other, key=lambda each: each.gap)
 
 
 def _products(X: Any) -> Kernel:
@@ -77,7 +89,7 @@ def _products(X: Any) -> Kernel:
 
 
 NEWTON_FIRST = 150  # with more features it is the second choice
-SUMMING = 3  # steps of _summed
+SUMMING, SUMMED = 4, 3000  # steps of _summed, and examples inside their bounds that they move
 
 
 def _newton_fits(X: Any, settings: Settings) -> bool:
@@ -96,40 +108,56 @@ def _linear(
     settings: Settings,
     shift: Array | None,
     start: Array | None,
-    summed: bool = False,
 ) -> Solution:
-    """The intercept penalised around `shift` (m,), free, or none; `summed`: w is to be the sum of the examples."""
-    n, d = X.shape
-    parts = binary_parts(table)
-    if parts is None:
-        assert settings.offset is not None, "a free intercept of coupled outputs goes through multipliers.py"
-        W, b, alpha, primal, gap, sweeps = coordinate.solve_table(
-            X,
-            y,
-            sample_weight,
-            table.codes,
-            table.margins,
-            settings.C * table.weights,
-            table.shared,
-            settings.offset,
-            tol=settings.tol,
-            max_iter=settings.max_iter,
-            shift=shift,
-            alpha=start,
-            watch=settings.watch,
-        )
-        return Solution(alpha, b, primal, relative(gap, primal), sweeps, W)
-    solution = Solution(
-        np.zeros((n, table.codes.shape[1])),
-        np.zeros(table.n_outputs),
-        0.0,
-        0.0,
-        0,
-        np.zeros((table.n_outputs, d)),
+    """The intercept penalised around `shift` (m,), free, or none."""
+    if binary_parts(table) is not None:
+        return _parts(table, X, y, sample_weight, settings, shift, start)[0]
+    assert settings.offset is not None, "a free intercept of coupled outputs goes through multipliers.py"
+    W, b, alpha, primal, gap, sweeps = coordinate.solve_table(
+        X,
+        y,
+        sample_weight,
+        table.codes,
+        table.margins,
+        settings.C * table.weights,
+        table.shared,
+        settings.offset,
+        tol=settings.tol,
+        max_iter=settings.max_iter,
+        shift=shift,
+        alpha=start,
+        watch=settings.watch,
     )
-    for part in parts:
-        _binary_linear(part, X, y, sample_weight, settings, shift, start, summed, solution)
-    return replace(solution, gap=relative(solution.gap, solution.objective))
+    return Solution(alpha, b, primal, relative(gap, primal), sweeps, W)
+
+
+def _parts(
+    table: LossTable,
+    X: Any,
+    y: NDArray[np.intp],
+    sample_weight: Array,
+    settings: Settings,
+    shift: Array | None,
+    start: Array | None,
+    summed: bool = False,
+) -> tuple[Solution, float]:
+    """The binary problems of a table, one after the other or, where they are many, in threads.
+
+    `summed`: w is to be the sum of the examples; the second number is the gap as it was before that.
+    """
+    parts = binary_parts(table) or []
+    alpha = np.zeros((X.shape[0], table.codes.shape[1]))
+    intercept, coef = np.zeros(table.n_outputs), np.zeros((table.n_outputs, X.shape[1]))
+    inner = settings if len(parts) == 1 else replace(settings, n_jobs=1)
+
+    def one(part: Binary) -> tuple[float, float, float, int]:
+        return _binary_linear(part, X, y, sample_weight, inner, shift, start, summed, alpha, intercept, coef)
+
+    with threads(settings.n_jobs) as each:
+        done = list((map if len(parts) == 1 else each)(one, parts))
+    primal, gap, before = (sum(column) for column in list(zip(*done, strict=True))[:3])
+    rounds = max(d[3] for d in done)
+    return Solution(alpha, intercept, primal, relative(gap, primal), rounds, coef), relative(before, primal)
 
 
 def _binary_linear(
@@ -141,13 +169,15 @@ def _binary_linear(
     shift: Array | None,
     start: Array | None,
     summed: bool,
-    solution: Solution,
-) -> None:
-    """Solve one part and add it to the solution (its gap in absolute terms)."""
+    alpha: Array,
+    intercept: Array,
+    coef: Array,
+) -> tuple[float, float, float, int]:
+    """Solve one part; writes its alpha, intercepts and weights, returns (primal, gap, gap before it was summed up, rounds)."""
     members = np.isin(y, part.classes)
     rows = np.flatnonzero(members)
     if not len(rows):  # no class of the part has an example of positive weight
-        return
+        return 0.0, 0.0, 0.0, 0
     if not members.all():
         X, sample_weight, y = X[rows], sample_weight[rows], y[rows]
     labels = np.searchsorted(part.classes, y)
@@ -169,18 +199,25 @@ def _binary_linear(
     def by_newton(beta: Any) -> _Outcome:
         return _by_newton(X, labels, *problem, settings, beta)
 
+    def by_newton_in_double(beta: Any) -> _Outcome:
+        return _by_newton(X.astype(float), labels, *problem, settings, None)
+
     def by_coordinates(beta: Any) -> _Outcome:
         return _by_coordinates(X, labels, *problem, settings, beta, centre)
 
+    ways: list[Callable[[Any], _Outcome]]
     if len(rows) <= SMALL and centre is None:
         # large features that overlap take the kernel form for ever, large ones that can be separated Newton's method
         ways = [by_kernel_briefly, by_newton, by_kernel] if _newton_fits(X, settings) else [by_kernel]
+        ways = ways[:2] if summed else ways  # all parts together go on by their kernel
     elif settings.offset is None:
         ways = [by_newton]
     elif centre is not None or not _newton_fits(X, settings):
         ways = [by_coordinates]
     else:  # an iteration of Newton's method costs d times as much as a sweep
         ways = [by_newton, by_coordinates] if X.shape[1] <= NEWTON_FIRST else [by_coordinates, by_newton]
+    if by_newton in ways and X.dtype != np.float64:
+        ways.append(by_newton_in_double)
     found: list[_Outcome] = []
     for way in ways:
         found.append(way(beta))
@@ -191,18 +228,13 @@ def _binary_linear(
     highest = max(found, key=lambda outcome: float((outcome[3] - outcome[4]).sum()))  # of the dual values
     above = primals - highest[3]
     beta, gaps = highest[2], highest[4] + above + 1e-14 * np.abs(above)  # what cancels leaves its rounding
+    before = float(gaps[at].sum())
     if summed:
         W, b, beta, primals, gaps = _summed(X, labels, *problem, settings.offset, W, b, beta)
-    spread(part, rows, labels, beta[at], solution.alpha)
-    solution.coef[part.outputs] = side[:, None] * W[at]  # type: ignore[index]
-    solution.intercept[part.outputs] = side * b[at]
-    _add(solution, float(primals[at].sum()), float(gaps[at].sum()), done)
-
-
-def _add(solution: Solution, primal: float, gap: float, iterations: int) -> None:
-    solution.objective += primal
-    solution.gap += gap
-    solution.n_iter = max(solution.n_iter, iterations)
+    spread(part, rows, labels, beta[at], alpha)
+    coef[part.outputs] = side[:, None] * W[at]
+    intercept[part.outputs] = side * b[at]
+    return float(primals[at].sum()), float(gaps[at].sum()), before, done
 
 
 # W (m, d), b (m,), beta (m, n), primal (m,), gap (m,), iterations
@@ -222,7 +254,7 @@ def _by_kernel(
         box,
         weight[order],
         settings.offset,
-        Room(min(settings.largest, len(y)) + 1),
+        Room(settings.largest, len(y), 1),
     )
     if beta is not None:
         beta = balanced(beta[:, order]) if settings.offset is None else beta[:, order]
@@ -320,17 +352,23 @@ def _summed(
     upper, beta = box[:, y] * weight, beta.copy()
     root = 1.0 if t is None else np.sqrt(t)  # of the constant feature
     for j in range(len(beta)):
+        signs = sign[j][y]
+        wanted = np.append(W[j], 0.0 if not t else b[j] / root)
         for _ in range(SUMMING):
+            missing = wanted - np.append(pull(X, beta[j][:, None])[0], root * beta[j].sum())
             room = np.minimum(np.abs(beta[j]), upper[j] - np.abs(beta[j]))
             inside = np.flatnonzero(room > 0)
-            constant = (0.0 if t is None else b[j] / root if t else 0.0) - root * beta[j].sum()
-            missing = np.append(W[j] - pull(X, beta[j][:, None])[0], constant)
+            if np.linalg.norm(missing) <= 1e-13 * np.linalg.norm(wanted) or not len(inside):
+                break
+            if len(inside) > (most := max(SUMMED, 4 * len(wanted))):  # more than enough
+                inside = inside[np.argpartition(-room[inside], most)[:most]]
             features = np.column_stack([X[inside], np.full(len(inside), root)]) * room[inside, None]
-            step = room[inside] * np.linalg.lstsq(features.T, missing, rcond=None)[0]
-            beta[j, inside] = (
-                np.clip(sign[j][y[inside]] * (beta[j, inside] + step), 0.0, upper[j, inside])
-                * sign[j][y[inside]]
-            )
+            size = np.linalg.norm(features, axis=0)
+            features /= np.where(size > 0, size, 1.0)
+            normal = features.T @ features  # what it loses in digits the next step finds
+            share = np.linalg.lstsq(normal, missing / np.where(size > 0, size, np.inf), rcond=1e-14)[0]
+            moved = beta[j, inside] + room[inside] * (features @ share)
+            beta[j, inside] = signs[inside] * np.clip(signs[inside] * moved, 0.0, upper[j, inside])
     beta = balanced(beta) if t is None else beta
     W, total = pull(X, beta.T), beta.sum(axis=1)
     b = b if t is None else t * total

@@ -340,7 +340,9 @@ def solve_newton(
         mu = np.maximum(stage.mu, WIDTH * np.abs(margin).max(axis=1))
     stage = _Stage(problem, W, b, mu, each)
     done += stage.improve(tol, max(max_iter - done, 1), rng, watch, done)
-    beta, primal, gap = np.asarray(stage.beta, dtype=float), stage.primal, stage.mismatch + stage.rest
+    primal, gap = stage.primal, stage.mismatch + stage.rest
+    # a bound that single precision has rounded up is a bound
+    beta = sign[:, y] * np.minimum(np.abs(stage.beta, dtype=float), box[:, y] * weight)
     if t is None:  # rounding leaves sum(beta) at almost zero; the certificate is of a beta whose sum is zero
         beta = balanced(beta)
         margins = np.array([np.abs(beta[j]) @ margin[j][y] for j in range(m)])

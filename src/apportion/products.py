@@ -31,7 +31,7 @@ def pull(X: Any, beta: Array) -> Array:
     if X.dtype == np.float64:
         return np.asarray((X.T @ beta).T)
     total = np.zeros((X.shape[1], beta.shape[1]))
-    for rows, part in _in_double(X):
+    for rows, part in _in_double(X, total.size):
         total += part.T @ beta[rows]
     return total.T
 
@@ -45,10 +45,10 @@ def squared_lengths(X: Any) -> Array:
     return out
 
 
-def _in_double(X: Any) -> Iterator[tuple[slice, Any]]:
-    """(rows, X[rows] in double) for a few rows at a time."""
+def _in_double(X: Any, room: int = 0) -> Iterator[tuple[slice, Any]]:
+    """(rows, X[rows] in double) for a few rows at a time, of as many values as what they are summed up in."""
     values = X.nnz if sparse.issparse(X) else X.size
-    step = max(VALUES * X.shape[0] // max(values, 1), 1)
+    step = max(max(VALUES, room) * X.shape[0] // max(values, 1), 1)
     for start in range(0, X.shape[0], step):
         rows = slice(start, start + step)
         yield rows, X[rows].astype(np.float64, copy=False)

@@ -31,39 +31,45 @@ def go_on() -> None:
         raise Stopped
 
 
-SMALL = 1 / 16  # a share of the memory: for so small a matrix there is always room
+SMALL = 1 / 16  # of the memory: for all threads together, matrices so small need not wait
 
 
 class Room:
-    """Memory for a matrix of `side` rows, or for smaller ones in several threads; who asks for more than is free waits.
+    """Memory for kernel matrices of up to `side` rows, in several threads; who asks for more than is free waits.
 
     Of what threads allocate themselves the system's allocator keeps some for each of them, long after they have given it back. For
     small matrices that is welcome: they are allocated so.
     """
 
-    def __init__(self, side: int) -> None:
-        self.side = side
-        self.memory = np.empty(side**2)  # handed out by the system as it is written to
+    def __init__(self, largest: int, n: int, n_jobs: int) -> None:
+        """For matrices of some of n examples and one more; one of `largest` examples in double precision fills it."""
+        self.side = min(largest, n) + 1
+        # numbers; handed out by the system as they are written to
+        self.memory = np.empty(min((largest + 1) ** 2, n_jobs * self.side**2))
+        self.free = SMALL / n_jobs * len(self.memory)
         self.taken: list[tuple[int, int]] = []  # (start, end), in order
         self.changed = Condition()
 
     @contextmanager
     def square(self, side: int, dtype: Any) -> Iterator[NDArray[Any]]:
         """A matrix (side, side) that holds anything."""
-        size = side**2
-        if size <= SMALL * len(self.memory):
+        size = -(-(side**2) * np.dtype(dtype).itemsize // 8)
+        if size <= self.free:
             yield np.empty((side, side), dtype)
             return
-        with self.changed:
-            self.changed.wait_for(lambda: self._gap(size) is not None)
-            start = self._gap(size) or 0
-            own = start, start + size
-            insort(self.taken, own)
+        own: tuple[int, int] | None = None
         try:
-            yield self.memory[slice(*own)].view(dtype)[:size].reshape(side, side)
+            with self.changed:
+                self.changed.wait_for(lambda: self._gap(size) is not None)
+                start = self._gap(size) or 0
+                own = start, start + size
+                insort(self.taken, own)
+            go_on()
+            yield self.memory[slice(*own)].view(dtype)[: side**2].reshape(side, side)
         finally:
             with self.changed:
-                self.taken.remove(own)
+                if own in self.taken:
+                    self.taken.remove(own)
                 self.changed.notify_all()
 
     def _gap(self, size: int) -> int | None:

@@ -381,5 +381,5 @@ def solve_binary_outputs(
                 max_iter = rounds
         beta[:, members] = sample.beta
         if not last:
-            del part, sample  # and their kernel rows, before the next take memory
+            del part, sample  # and most of their kernel rows, before the next take memory
     return beta, sample.b, sample.primal, sample.gap, rounds
