@@ -46,6 +46,16 @@ def problem(n=120, d=3, k=3, seed=0, spread=1.2):
     return rng.standard_normal((n, d)) + spread * rng.standard_normal((k, d))[y], y
 
 
+def peak_of(work):
+    """The most memory that arrays take while `work()` is done, in bytes."""
+    tracemalloc.start()
+    try:
+        work()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
 # ---------------------------------------------------------------- data at the edges
 
 
@@ -55,11 +65,8 @@ def test_sparse_rows_of_very_many_columns(Machine):
     rng = np.random.default_rng(0)
     X = sparse.random_array((200, 2**20), density=2e-5, format="csr", rng=rng)
     y = rng.integers(3, size=200)
-    tracemalloc.start()
     machine = Machine(kernel="linear") if Machine is ApportionedSVC else Machine()
-    machine.fit(sparse.vstack([X, X[:50]]).tocsr(), np.append(y, y[:50]))
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
+    peak = peak_of(lambda: machine.fit(sparse.vstack([X, X[:50]]).tocsr(), np.append(y, y[:50])))
     assert peak < 200 * 2**20 * 8 / 4
     weighted = clone(machine).fit(X, y, np.where(np.arange(200) < 50, 2.0, 1.0))
     assert_allclose(machine.objective_, weighted.objective_, rtol=1e-12)
@@ -545,13 +552,7 @@ def test_single_precision_is_not_copied_to_double(form, loss, intercept):
     machine = ApportionedLinearSVC((1, 3, 2), loss=loss, intercept=intercept, C=1e-5, tol=1e-2)
     machine.fit(X[::4], y[::4])  # compiled
     for work in (lambda: machine.fit(X, y), lambda: machine.predict(X)):
-        tracemalloc.start()
-        try:
-            work()
-            peak = tracemalloc.get_traced_memory()[1]
-        finally:
-            tracemalloc.stop()
-        assert peak < 1.5 * size  # a copy has twice the size
+        assert peak_of(work) < 1.5 * size  # a copy has twice the size
     assert machine.dual_gap_ <= 1e-2
 
 
@@ -560,12 +561,7 @@ def test_a_kernel_fit_needs_far_less_memory_than_the_kernel_matrix():
     X, y = make_blobs(n, 2, centers=[[0, 0], [4, 4], [-4, 4]], random_state=0)
     machine = ApportionedSVC(C=0.1, gamma=0.5, tol=1e-2, n_jobs=1, cache_size=50)
     machine.fit(X[::20], y[::20])  # compiled
-    tracemalloc.start()
-    try:
-        machine.fit(X, y)
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
+    peak = peak_of(lambda: machine.fit(X, y))
     assert machine.dual_gap_ <= 1e-2
     assert peak < 50 * 2**20 + 20 * 8 * n * (2 + 3)  # the cache, and some arrays of n (features + outputs)
 
@@ -575,12 +571,8 @@ def test_cache_size_bounds_memory_and_not_the_result(kernel):
     X, y = problem(2400)
     setting = {"kernel": kernel, "C": 0.1, "tol": 1e-3}
     roomy = ApportionedSVC(cache_size=1000, **setting).fit(X, y)
-    tracemalloc.start()
-    try:
-        tight = ApportionedSVC(cache_size=0.5, **setting).fit(X, y)
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
+    tight = ApportionedSVC(cache_size=0.5, **setting)
+    peak = peak_of(lambda: tight.fit(X, y))
     assert_allclose(tight.objective_, roomy.objective_, rtol=2e-3)
     assert peak < 2 * 8 * 2400**2
 
@@ -594,12 +586,7 @@ def test_threads_share_the_memory_of_cache_size(loss, n_jobs):
     X, y = problem(n, d, k=4, spread=0.3)
     machine = ApportionedSVC(loss=loss, C=10, gamma=0.02, n_jobs=n_jobs, cache_size=megabytes, max_iter=6)
     machine.fit(X[:2000], y[:2000])  # compiled
-    tracemalloc.start()
-    try:
-        machine.fit(X, y)
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
+    peak = peak_of(lambda: machine.fit(X, y))
     assert peak < megabytes * 2**20 + (8 + 2 * n_jobs) * 8 * n * (d + 6)  # before: 28 and more of the latter
 
 

@@ -1,10 +1,12 @@
 """Threads share memory, wait for each other, and end together."""
 
+import time
 from threading import Event
 
 import numpy as np
 import pytest
 
+from apportion import threads as threads_module
 from apportion.threads import Room, Stopped, threads
 
 
@@ -27,40 +29,32 @@ def test_a_small_matrix_has_memory_of_its_own():
 
 
 def test_who_finds_no_room_waits_and_who_fails_gives_it_back():
-    room, inside, order = Room(50, 50, 2), Event(), []
+    room, inside, asked, order = Room(50, 50, 2), Event(), Event(), []
 
     def one(turn):
         if turn == 1:
-            inside.wait()
+            inside.wait(60)
+            asked.set()
         with room.square(51, np.float64):
-            order.append(turn)
+            order.append((turn, "in"))
             if turn == 0:
                 inside.set()
-                with room.changed:  # the other is waiting by now, or has not asked yet
-                    assert len(room.taken) == 1
-        order.append(turn)
+                asked.wait(60)
+                time.sleep(0.05)  # time for the other to come in if it could
+            order.append((turn, "out"))
 
     with threads(2) as each:
         list(each(one, [0, 1]))
-    assert order.index(1) > 0 and not room.taken
+    assert order == [(0, "in"), (0, "out"), (1, "in"), (1, "out")] and not room.taken
     with pytest.raises(ZeroDivisionError), room.square(51, np.float64):
         1 / 0  # noqa: B018
     assert not room.taken
 
 
-def test_who_waits_for_room_does_not_begin_after_another_has_failed():
-    room, has, begun = Room(50, 50, 2), Event(), []
-
-    def one(turn):
-        if turn == 1:
-            has.wait()
-            with room.square(51, np.float64):
-                begun.append(turn)
-        else:
-            with room.square(51, np.float64):
-                has.set()
-                raise ZeroDivisionError
-
-    with threads(2) as each, pytest.raises((ZeroDivisionError, Stopped)):
-        list(each(one, [0, 1]))
+def test_a_worker_whose_map_is_over_begins_with_no_matrix(monkeypatch):
+    room, over = Room(50, 50, 2), Event()
+    over.set()
+    monkeypatch.setattr(threads_module._HERE, "stop", over, raising=False)
+    with pytest.raises(Stopped), room.square(51, np.float64):
+        raise AssertionError("it has begun")
     assert not room.taken

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -182,28 +182,27 @@ def _binary_linear(
         X, sample_weight, y = X[rows], sample_weight[rows], y[rows]
     labels = np.searchsorted(part.classes, y)
     own, at, side = part.solved()
-    problem = sample_weight, part.sign[own], part.margin[own], settings.C * part.weight[own]
+    box = settings.C * part.weight[own]
+    problem = _Outputs(X, labels, sample_weight, part.sign[own], part.margin[own], box)
     beta: Any = (
-        None
-        if start is None
-        else gather(part, own, rows, labels, start, problem[3][:, labels] * sample_weight)
+        None if start is None else gather(part, own, rows, labels, start, box[:, labels] * sample_weight)
     )
     centre = None if shift is None else shift[part.outputs[own]]
 
     def by_kernel(beta: Any, max_iter: int = settings.max_iter) -> _Outcome:
-        return _by_kernel(X, labels, *problem, replace(settings, max_iter=max_iter), beta)
+        return _by_kernel(problem, replace(settings, max_iter=max_iter), beta)
 
     def by_kernel_briefly(beta: Any) -> _Outcome:
         return by_kernel(beta, min(BRIEFLY, settings.max_iter))
 
     def by_newton(beta: Any) -> _Outcome:
-        return _by_newton(X, labels, *problem, settings, beta)
+        return _by_newton(problem, settings, beta)
 
     def by_newton_in_double(beta: Any) -> _Outcome:
-        return _by_newton(X.astype(float), labels, *problem, settings, None)
+        return _by_newton(problem._replace(X=X.astype(float)), settings, None)
 
     def by_coordinates(beta: Any) -> _Outcome:
-        return _by_coordinates(X, labels, *problem, settings, beta, centre)
+        return _by_coordinates(problem, settings, beta, centre)
 
     ways: list[Callable[[Any], _Outcome]]
     if len(rows) <= SMALL and centre is None:
@@ -230,20 +229,30 @@ def _binary_linear(
     beta, gaps = highest[2], highest[4] + above + 1e-14 * np.abs(above)  # what cancels leaves its rounding
     before = float(gaps[at].sum())
     if summed:
-        W, b, beta, primals, gaps = _summed(X, labels, *problem, settings.offset, W, b, beta)
+        W, b, beta, primals, gaps = _summed(problem, settings.offset, W, b, beta)
     spread(part, rows, labels, beta[at], alpha)
     coef[part.outputs] = side[:, None] * W[at]
     intercept[part.outputs] = side * b[at]
     return float(primals[at].sum()), float(gaps[at].sum()), before, done
 
 
+class _Outputs(NamedTuple):
+    """m binary problems on n examples."""
+
+    X: Any  # (n, d), dense or CSR
+    y: NDArray[np.intp]
+    weight: Array
+    sign: Array  # (m, k), as the next two
+    margin: Array
+    box: Array
+
+
 # W (m, d), b (m,), beta (m, n), primal (m,), gap (m,), iterations
 _Outcome = tuple[Array, Array, Array, Array, Array, int]
 
 
-def _by_kernel(
-    X: Any, y: Any, weight: Array, sign: Array, margin: Array, box: Array, settings: Settings, beta: Any
-) -> _Outcome:
+def _by_kernel(outputs: _Outputs, settings: Settings, beta: Any) -> _Outcome:
+    X, y, weight, sign, margin, box = outputs
     order = np.argsort(y, kind="stable")
     starts = np.searchsorted(y[order], np.arange(sign.shape[1] + 1))
     problem = working_sets.BinaryOutputs(
@@ -266,20 +275,13 @@ def _by_kernel(
     return pull(X, beta.T), b, beta, primal, gap, rounds
 
 
-def _by_newton(
-    X: Any, y: Any, weight: Array, sign: Array, margin: Array, box: Array, settings: Settings, beta: Any
-) -> _Outcome:
+def _by_newton(outputs: _Outputs, settings: Settings, beta: Any) -> _Outcome:
     t, warm = settings.offset, None
     if beta is not None:
-        warm = pull(X, beta.T), (t or 0.0) * beta.sum(axis=1)
+        warm = pull(outputs.X, beta.T), (t or 0.0) * beta.sum(axis=1)
     with threads(settings.n_jobs) as each:
         return newton.solve_newton(
-            X,
-            y,
-            weight,
-            sign,
-            margin,
-            box,
+            *outputs,
             t,
             tol=settings.tol,
             max_iter=settings.max_iter,
@@ -289,17 +291,8 @@ def _by_newton(
         )
 
 
-def _by_coordinates(
-    X: Any,
-    y: Any,
-    weight: Array,
-    sign: Array,
-    margin: Array,
-    box: Array,
-    settings: Settings,
-    beta: Any,
-    shift: Any,
-) -> _Outcome:
+def _by_coordinates(outputs: _Outputs, settings: Settings, beta: Any, shift: Any) -> _Outcome:
+    X, y, weight, sign, margin, box = outputs
     assert settings.offset is not None, "a free intercept goes through Newton's method or multipliers.py"
     offset = settings.offset
     groups = -(-len(sign) // coordinate.LANES)
@@ -333,22 +326,14 @@ def _by_coordinates(
 
 
 def _summed(
-    X: Any,
-    y: Any,
-    weight: Array,
-    sign: Array,
-    margin: Array,
-    box: Array,
-    t: float | None,
-    W: Array,
-    b: Array,
-    beta: Array,
+    outputs: _Outputs, t: float | None, W: Array, b: Array, beta: Array
 ) -> tuple[Array, Array, Array, Array, Array]:
     """(W, b, beta, primal, gap) with W = sum_i beta_i x_i, and b = t sum_i beta_i or sum_i beta_i = 0.
 
     Newton's method leaves a little between the two, which tells where features are large. The examples inside their bounds take
     it up: of all changes that do, the one that is least in comparison with the room each has.
     """
+    X, y, weight, sign, margin, box = outputs
     upper, beta = box[:, y] * weight, beta.copy()
     root = 1.0 if t is None else np.sqrt(t)  # of the constant feature
     for j in range(len(beta)):
